@@ -16,13 +16,13 @@ pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Outp
             reach.location()
         )));
     }
-    if let Some(token) = past.known_from {
+    if let Some(token) = past.known_from(args.limit) {
         output.remark(&format!(
             "the history begins with token {token}: leaderships before it, if there were any, are not known any more (the \
              last 1,000 are kept; the history of an election that was forgotten, or whose voters were replaced, begins anew)"
         ));
     }
     output.text(&report::history(&past.terms, past.current, &TimeZone::system(), output.palette))?;
-    output.json(&past.history(reach))?;
+    output.json(&past.history(reach, args.limit))?;
     Ok(0)
 }

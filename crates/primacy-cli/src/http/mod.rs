@@ -10,6 +10,7 @@ mod source;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error};
@@ -28,14 +30,16 @@ use crate::panics;
 use questions::Questions;
 pub(crate) use source::{CandidateSource, Led};
 
-/// How many connections are served at once. More wait until one of these ends.
-const CONNECTIONS_MAX: usize = 512;
-/// How long the head of a request may take, and how long a connection may be idle.
+/// How many connections are served at once, at most, and at most which part of the files that the process may have open. More wait
+/// until one of these ends.
+const CONNECTIONS_MAX: u64 = 256;
+const SHARE_OF_FILES: u64 = 4;
+/// How long the head of a request may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How many bytes the head of a request may have, and how many fields.
 const HEAD_MAX: (usize, usize) = (16 << 10, 64);
-/// How long a connection lasts, so that no client keeps one by reading slowly.
-const CONNECTION_LASTS: Duration = Duration::from_secs(600);
+/// How long a connection lasts, which is for one request: so no client keeps one by reading slowly.
+const CONNECTION_LASTS: Duration = Duration::from_secs(15);
 /// How long no connection is taken after one could not be.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,21 +51,29 @@ impl HttpListener {
     /// Listens, if that was asked for. Connections wait until it [serves](Self::serve).
     ///
     /// # Errors
-    /// If others can reach the address and that was not allowed, or something else listens there.
+    /// If something else listens there.
     pub(crate) fn bind(args: &HttpArgs) -> Result<Option<Self>, Failure> {
         let Some(address) = args.http else { return Ok(None) };
-        if !address.ip().is_loopback() && !args.http_insecure {
-            return Err(Failure::usage(format!(
-                "--http {address}: other hosts could read who leads, and nothing is encrypted; choose 127.0.0.1, or allow it \
-                 with --http-insecure"
-            )));
-        }
         let bound = TcpListener::bind(address);
         let bound = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         bound.map(|listener| Some(Self(listener))).map_err(|error| {
             Failure::unavailable(format!("--http {address}: {error}"))
                 .with("end what listens there, or choose another address")
         })
+    }
+
+    /// Whether it may listen there.
+    ///
+    /// # Errors
+    /// If others can reach the address, and that was not allowed.
+    pub(crate) fn check(args: &HttpArgs) -> Result<(), Failure> {
+        if let Some(address) = args.http.filter(|address| !address.ip().is_loopback() && !args.http_insecure) {
+            return Err(Failure::usage(format!(
+                "--http {address}: other hosts could read who leads, and nothing is encrypted; choose 127.0.0.1, or allow it \
+                 with --http-insecure"
+            )));
+        }
+        Ok(())
     }
 
     /// Serves for as long as the process lives, and says where.
@@ -71,20 +83,30 @@ impl HttpListener {
     pub(crate) fn serve(self, candidate: CandidateSource) -> io::Result<SocketAddr> {
         let address = self.0.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let serve = move || runtime.block_on(serve(self.0, address, candidate));
+        let candidate = Arc::new(candidate);
+        let serve = move || {
+            while let Ok(listener) = self.0.try_clone() {
+                let serving = || runtime.block_on(serve(listener, address, Arc::clone(&candidate)));
+                if catch_unwind(AssertUnwindSafe(serving)).is_ok() {
+                    return;
+                }
+                // A leader that nobody can see is none for its clients.
+                error!("the HTTP server has panicked, which is a bug; it begins again");
+            }
+        };
         Builder::new().name(panics::SPARED_THREAD.into()).spawn(serve)?;
         Ok(address)
     }
 }
 
-async fn serve(listener: TcpListener, address: SocketAddr, candidate: CandidateSource) {
+async fn serve(listener: TcpListener, address: SocketAddr, candidate: Arc<CandidateSource>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error!(%error, "HTTP is not served"),
     };
     let (questions, answering) = Questions::new(&candidate);
-    let routes = routes::router(Arc::new(candidate), questions, address.ip());
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let routes = routes::router(candidate, questions, address.ip());
+    let places = Arc::new(Semaphore::new(connections_max()));
     let connections = async {
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -101,9 +123,15 @@ async fn serve(listener: TcpListener, address: SocketAddr, candidate: CandidateS
     tokio::join!(connections, answering);
 }
 
+fn connections_max() -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from((files / SHARE_OF_FILES).clamp(1, CONNECTIONS_MAX)).unwrap_or(1)
+}
+
 async fn connection(stream: TcpStream, routes: Router, _place: OwnedSemaphorePermit) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_MAX.0).max_headers(HEAD_MAX.1);
+    server.keep_alive(false);
     let served = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
     if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_LASTS, served).await {
         debug!(%error, "a connection of HTTP has failed");

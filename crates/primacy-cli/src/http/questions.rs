@@ -12,6 +12,7 @@ use super::answers::{json, refused};
 use super::source::CandidateSource;
 use crate::failure::Failure;
 use crate::output::schema::{List, Millis, SCHEMA};
+use crate::output::span::span;
 use crate::reach::{Past, Reach, Seen};
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
@@ -22,6 +23,9 @@ const WITHIN: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many clients wait at once.
 const WAITING_MAX: usize = 64;
+
+/// How many leaderships are told at most.
+pub(super) const HISTORY_MAX: u32 = 200;
 
 /// What a client wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,7 @@ impl<T> Known<T> {
 
 async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::Sender<Response>)>) {
     let mut seen: Option<Known<Seen>> = None;
-    let mut past: Option<(u32, Known<Past>)> = None;
+    let mut past: Option<Known<Past>> = None;
     while let Some((question, tell)) = asked.recv().await {
         if tell.is_closed() {
             continue;
@@ -86,7 +90,7 @@ async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::
             Question::Elections | Question::Election => {
                 let known = match seen.take().filter(Known::is_fresh) {
                     Some(known) => known,
-                    None => Known::of(Seen::ask(&mut reach, true).await),
+                    None => Known::of(within(Seen::ask(&mut reach, true)).await),
                 };
                 let told = match (&known.what, question) {
                     (Err(failure), _) => failed(failure),
@@ -102,18 +106,24 @@ async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::
                 told
             }
             Question::History(limit) => {
-                let known = match past.take().filter(|(asked, known)| *asked == limit && known.is_fresh()) {
-                    Some((_, known)) => known,
-                    None => Known::of(Past::ask(&mut reach, limit).await),
+                let known = match past.take().filter(Known::is_fresh) {
+                    Some(known) => known,
+                    None => Known::of(within(Past::ask(&mut reach, HISTORY_MAX)).await),
                 };
-                let told = known.what.as_ref().map_or_else(failed, |past| json(&past.history(&reach)));
-                past = Some((limit, known));
+                let told = known.what.as_ref().map_or_else(failed, |past| json(&past.history(&reach, limit)));
+                past = Some(known);
                 told
             }
         };
         // Who asked may have gone.
         let _: Result<(), Response> = tell.send(told);
     }
+}
+
+/// Whatever it is made of. What it leaves behind when it is late is a connection that is closed.
+async fn within<T>(asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Failure::unavailable(format!("the store has not answered within {}", span(WITHIN)));
+    tokio::time::timeout(WITHIN, asking).await.map_err(late)?
 }
 
 fn failed(failure: &Failure) -> Response {

@@ -12,12 +12,12 @@ use axum::routing::{MethodRouter, get};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
-use super::questions::{Question, Questions};
+use super::questions::{HISTORY_MAX, Question, Questions};
 use super::source::{CandidateSource, Standing};
 use crate::output::schema::SCHEMA;
 
 /// How many leaderships a history has if nothing is said, and at most.
-const HISTORY: (u32, u32) = (20, 1_000);
+const HISTORY: (u32, u32) = (20, HISTORY_MAX);
 
 /// What all requests share.
 #[derive(Clone)]
@@ -27,30 +27,27 @@ struct Shared {
 }
 
 pub(super) fn router(candidate: Arc<CandidateSource>, questions: Questions, listens_on: IpAddr) -> Router {
-    let of_elections = Router::new()
+    let routes = Router::new()
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
-        .route("/v1/elections/{name}/history", get(history));
-    let of_elections = match listens_on.is_loopback() {
-        true => of_elections.layer(middleware::from_fn(refuse_other_hosts)),
-        false => of_elections,
-    };
-    Router::new()
+        .route("/v1/elections/{name}/history", get(history))
         .route("/leader", probe(leader))
         .route("/primary", probe(leader))
         .route("/candidate", probe(waiting))
         .route("/replica", probe(waiting))
         .route("/healthz", probe(healthy))
         .route("/readyz", probe(ready))
-        .merge(of_elections)
         .fallback(async || {
             refused(StatusCode::NOT_FOUND, "there is nothing here; /leader tells whether this candidate leads")
         })
         .method_not_allowed_fallback(async || {
             refused(StatusCode::METHOD_NOT_ALLOWED, "this server only tells: ask with GET, HEAD or OPTIONS")
-        })
-        .layer(middleware::from_fn(guard))
-        .with_state(Shared { candidate, questions })
+        });
+    let routes = match listens_on.is_loopback() {
+        true => routes.layer(middleware::from_fn(refuse_other_hosts)),
+        false => routes,
+    };
+    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidate, questions })
 }
 
 /// By any method that a load balancer may use.

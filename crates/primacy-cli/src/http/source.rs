@@ -74,17 +74,17 @@ impl CandidateSource {
         Arc::clone(&self.store)
     }
 
-    /// How it stands now. A lease that has run out is over, whatever was heard last.
+    /// How it stands now. Its warden tells the program to stop by the clock, whatever was heard last, and it leads until then.
     pub(super) fn standing(&self) -> Standing {
         if let Some(Led { token, phases }) = &*self.led.borrow() {
             let now = clock::now();
             return match &*phases.borrow() {
-                Phase::Leading { until, .. } if now < *until => {
-                    Standing::Leads { token: *token, remaining: until.since(now) }
+                Phase::Leading { until, timing, .. } if now + timing.kill() + timing.grace() < *until => {
+                    let remaining = until.since(now + timing.kill() + timing.grace());
+                    Standing::Leads { token: *token, remaining }
                 }
                 phase => {
-                    let why =
-                        phase.stop_reason().map_or_else(|| "the lease has run out".to_owned(), ToString::to_string);
+                    let why = phase.stop_reason().map_or_else(|| "the lease runs out".to_owned(), ToString::to_string);
                     Standing::Stops { token: Some(*token), why }
                 }
             };

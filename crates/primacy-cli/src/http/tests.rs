@@ -30,12 +30,13 @@ fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let Standing::Leads { token: own, remaining } = candidate.standing() else { panic!("{:?}", candidate.standing()) };
     assert!(own == token(7) && remaining > Duration::from_secs(3000), "{own:?} {remaining:?}");
 
+    // Its warden tells the program to stop before that, by the clock alone.
     let now = clock::now();
-    phase.send_replace(leading(now));
-    assert_eq!(
-        candidate.standing(),
-        Standing::Stops { token: Some(token(7)), why: "the lease has run out".to_owned() }
-    );
+    for until in [now, now + timing.kill() + timing.grace()] {
+        phase.send_replace(leading(until));
+        let stops = Standing::Stops { token: Some(token(7)), why: "the lease runs out".to_owned() };
+        assert_eq!(candidate.standing(), stops);
+    }
     phase.send_replace(Phase::Draining { reason: EndReason::Withdrawn, by: now + Duration::from_secs(3600) });
     assert!(matches!(candidate.standing(), Standing::Stops { .. }), "its program was told to stop");
 

@@ -91,8 +91,8 @@ pub(crate) struct Past {
     pub(crate) terms: Vec<Term>,
     /// The one that lasts.
     pub(crate) current: Option<Token>,
-    /// Leaderships before this one are not known.
-    pub(crate) known_from: Option<u64>,
+    /// The last token that was granted.
+    last: Token,
     /// Whether anybody has ever campaigned.
     pub(crate) has_begun: bool,
 }
@@ -109,22 +109,27 @@ impl Past {
             Lead::Led(..) => snapshot.as_ref().map(|snapshot| snapshot.record.version.token),
             Lead::Vacant | Lead::Unknown(_) | Lead::Lost | Lead::Forgotten | Lead::Never => None,
         };
-        let is_all = terms.len() < limit as usize;
         let last = snapshot.as_ref().map(|snapshot| snapshot.record.version.token).unwrap_or_default();
-        let oldest = terms.last().map_or(last.next(0), |term| term.token);
-        let known_from = Some(oldest).filter(|token| is_all && token.counter() > 1).map(|token| token.get());
         let has_begun = !terms.is_empty() || snapshot.is_some();
-        Ok(Self { terms, current, known_from, has_begun })
+        Ok(Self { terms, current, last, has_begun })
     }
 
-    /// What `primacy history --json` prints.
-    pub(crate) fn history(&self, reach: &Reach) -> schema::History {
+    /// The first token that is known, if there were others before it, and this many would show them.
+    pub(crate) fn known_from(&self, limit: u32) -> Option<u64> {
+        let is_all = self.terms.len() < limit as usize;
+        let oldest = self.terms.last().map_or(self.last.next(0), |term| term.token);
+        Some(oldest).filter(|token| is_all && token.counter() > 1).map(|token| token.get())
+    }
+
+    /// What `primacy history --json` prints of this many, which are no more than were asked for.
+    pub(crate) fn history(&self, reach: &Reach, limit: u32) -> schema::History {
+        let shown = self.terms.iter().take(limit as usize);
         schema::History {
             schema: SCHEMA,
             store: reach.location(),
             election: reach.election().as_str().to_owned(),
-            known_from: self.known_from,
-            terms: self.terms.iter().map(|term| PastTerm::new(term, self.current == Some(term.token))).collect(),
+            known_from: self.known_from(limit),
+            terms: shown.map(|term| PastTerm::new(term, self.current == Some(term.token))).collect(),
         }
     }
 }

@@ -120,6 +120,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let usage = |failure: crate::failure::Failure| Refusal::new(2, failure.to_string());
     let label = args.label();
     let Part { timing, protocol, preference } = args.part(&label).map_err(usage)?;
+    HttpListener::check(&args.http).map_err(usage)?;
     let store = common.open_store().map_err(usage)?;
     let store_url = common.store_url().map_err(usage)?;
     let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
@@ -144,7 +145,6 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
             Refusal::system(&what, &error)
         })?;
     }
-    let http = HttpListener::bind(&args.http).map_err(|failure| Refusal::new(failure.code, failure.to_string()))?;
     let mut candidate = CandidateConfig::new(label);
     candidate.timing = timing;
     candidate.data = args.data;
@@ -161,9 +161,11 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     candidate.measured_preference = measured;
     // What it asks and the hints that it hears share connections to the voters.
     let election = Fleet::new(store).election(common.election.as_str());
+    let election = election.map_err(|error| Refusal::new(2, error.to_string()))?;
+    let http = HttpListener::bind(&args.http).map_err(|failure| Refusal::new(failure.code, failure.to_string()))?;
     Ok(Job {
         common: common.clone(),
-        election: election.map_err(|error| Refusal::new(2, error.to_string()))?,
+        election,
         store_url,
         candidate,
         command: args.command,

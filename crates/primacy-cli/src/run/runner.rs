@@ -321,6 +321,7 @@ impl Runner {
                         error!("{}", wire::immune(&processes));
                         // The warden does what can be done.
                         (self.immune, overrule_at) = (true, None);
+                        self.led.send_replace(None);
                         if self.ending.is_some() {
                             return TermEnd::Immune;
                         }
