@@ -175,7 +175,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo test --manifest-path examples/store/Cargo.toml", No("a step of `cargo xtask ci` runs it")),
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench kv", No(BUILDS)),
-    ("cargo xtask bench kv --system primacy --part kill,hand-over --losses 100 --hand-overs 50", No(BUILDS)),
+    ("cargo xtask bench kv --part kill,freeze,hand-over,restart", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
     ("cargo xtask bench elections --apart", No(BUILDS)),
