@@ -23,10 +23,10 @@ const AT_ONCE: usize = 3;
 
 /// A fault that lasts.
 #[derive(Debug)]
-pub(crate) struct InForce {
-    pub(crate) kind: Kind,
+pub(super) struct InForce {
+    pub(super) kind: Kind,
     /// Whom it strikes, if it strikes one.
-    pub(crate) place: Option<usize>,
+    pub(super) place: Option<usize>,
     until: Moment,
     undo: Undo,
 }
@@ -65,7 +65,7 @@ enum Undo {
 
 impl InForce {
     /// Whether nobody can be elected now.
-    pub(crate) fn blocks(&self) -> bool {
+    pub(super) fn blocks(&self) -> bool {
         self.kind.blocks() && !matches!(self.undo, Undo::Recover(_))
     }
 
@@ -79,7 +79,7 @@ impl InForce {
 
 impl Run {
     /// Carries a fault out; `false` if that has to wait.
-    pub(crate) fn inject(&mut self, strike: &Strike) -> bool {
+    pub(super) fn inject(&mut self, strike: &Strike) -> bool {
         let Strike { kind, at_leader, span, .. } = *strike;
         let mut rng = strike.rng.clone();
         if kind.lasts() && self.in_force.len() >= AT_ONCE {
@@ -314,7 +314,7 @@ impl Run {
     }
 
     /// Ends what has lasted long enough.
-    pub(crate) fn heal(&mut self, now: Moment) {
+    pub(super) fn heal(&mut self, now: Moment) {
         let (due, rest) = std::mem::take(&mut self.in_force).into_iter().partition(|fault| fault.is_over(now));
         self.in_force = rest;
         let due: Vec<InForce> = due;
@@ -335,13 +335,13 @@ impl Run {
     }
 
     /// Nothing lasts any longer than it must.
-    pub(crate) fn expire_all(&mut self) {
+    pub(super) fn expire_all(&mut self) {
         let now = Moment::now();
         self.in_force.iter_mut().for_each(|fault| fault.until = now);
     }
 
     /// Ends everything, and waits for what ends by itself.
-    pub(crate) fn heal_all(&mut self) {
+    pub(super) fn heal_all(&mut self) {
         while let Some(fault) = self.in_force.pop() {
             self.end(fault.kind, fault.undo, fault.place);
         }

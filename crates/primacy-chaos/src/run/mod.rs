@@ -48,20 +48,20 @@ const TRIES: usize = 3;
 
 /// A run under way.
 pub(crate) struct Run {
-    pub(crate) setup: Setup,
-    pub(crate) recipe: Recipe,
-    pub(crate) site: Site,
-    pub(crate) places: Vec<CandidateSlot>,
-    pub(crate) in_force: Vec<InForce>,
-    pub(crate) timeline: Timeline,
-    pub(crate) witnessed: WitnessLog,
-    pub(crate) termination: Termination,
-    pub(crate) injected: BTreeMap<&'static str, usize>,
-    pub(crate) orders: Vec<std::process::Child>,
-    pub(crate) verdicts: Vec<Verdict>,
+    setup: Setup,
+    recipe: Recipe,
+    site: Site,
+    places: Vec<CandidateSlot>,
+    in_force: Vec<InForce>,
+    timeline: Timeline,
+    witnessed: WitnessLog,
+    termination: Termination,
+    injected: BTreeMap<&'static str, usize>,
+    orders: Vec<std::process::Child>,
+    verdicts: Vec<Verdict>,
     /// How long the first of them took.
-    pub(crate) broken_after: Option<Duration>,
-    pub(crate) rows: Rows,
+    broken_after: Option<Duration>,
+    rows: Rows,
     auditor: Auditor,
     reader: Reader,
     dealer: Dealer,
@@ -335,7 +335,7 @@ impl Run {
         self.witnessed.latest_leadership().is_some_and(|leader| Moment::now().since(leader.last) < self.setup.lease / 5)
     }
 
-    pub(crate) fn break_promise(&mut self, verdict: Verdict) {
+    fn break_promise(&mut self, verdict: Verdict) {
         self.timeline.tell(format!("BROKEN  {verdict}"));
         self.broken_after.get_or_insert(Moment::now().since(self.start));
         self.verdicts.push(verdict);

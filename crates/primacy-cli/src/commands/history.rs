@@ -5,10 +5,10 @@ use jiff::tz::TimeZone;
 use crate::cli::HistoryArgs;
 use crate::failure::Failure;
 use crate::output::{Output, report};
-use crate::reach::{Past, Reach};
+use crate::reach::{PastLeaderships, Reach};
 
 pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
-    let past = Past::ask(reach, args.limit).await?;
+    let past = PastLeaderships::ask(reach, args.limit).await?;
     if !past.has_begun {
         return Err(Failure::refused(format!(
             "nobody has ever campaigned in the election {} in {}; see primacy list",

@@ -6,10 +6,10 @@ use crate::cli::StatusArgs;
 use crate::failure::{Failure, code};
 use crate::output::lead::Lead;
 use crate::output::{Output, report};
-use crate::reach::{Reach, Seen};
+use crate::reach::{ElectionView, Reach};
 
 pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
-    let seen = Seen::ask(reach, args.explain).await?;
+    let seen = ElectionView::ask(reach, args.explain).await?;
     let snapshot = seen.snapshot();
     let (election, store) = (reach.election(), reach.location());
     let shown = (snapshot.as_ref(), seen.support());

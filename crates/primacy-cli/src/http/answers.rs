@@ -8,7 +8,7 @@ use crate::output::schema::SCHEMA;
 
 /// Why there is no answer.
 #[derive(Debug, Serialize)]
-struct Refused<'a> {
+struct RefusalReply<'a> {
     schema: u32,
     error: &'a str,
 }
@@ -27,5 +27,5 @@ pub(super) fn json(value: &impl Serialize) -> Response {
 }
 
 pub(super) fn refused(status: StatusCode, why: &str) -> Response {
-    (status, json(&Refused { schema: SCHEMA, error: why })).into_response()
+    (status, json(&RefusalReply { schema: SCHEMA, error: why })).into_response()
 }

@@ -28,7 +28,7 @@ use crate::cli::http::HttpArgs;
 use crate::failure::Failure;
 use crate::panics;
 use questions::Questions;
-pub(crate) use source::{CandidateSource, Led};
+pub(crate) use source::{CandidateSource, CurrentLeadership};
 
 /// How many connections are served at once, at most, and at most which part of the files that the process may have open. More wait
 /// until one of these ends.

@@ -13,7 +13,7 @@ use super::source::CandidateSource;
 use crate::failure::Failure;
 use crate::output::schema::{List, Millis, SCHEMA};
 use crate::output::span::span;
-use crate::reach::{Past, Reach, Seen};
+use crate::reach::{ElectionView, PastLeaderships, Reach};
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);
@@ -64,12 +64,12 @@ impl Questions {
 }
 
 /// What was learnt, and when.
-struct Known<T> {
+struct CachedAnswer<T> {
     at: Instant,
     what: Result<T, Failure>,
 }
 
-impl<T> Known<T> {
+impl<T> CachedAnswer<T> {
     fn of(what: Result<T, Failure>) -> Self {
         Self { at: clock::now(), what }
     }
@@ -80,17 +80,17 @@ impl<T> Known<T> {
 }
 
 async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::Sender<Response>)>) {
-    let mut seen: Option<Known<Seen>> = None;
-    let mut past: Option<Known<Past>> = None;
+    let mut seen: Option<CachedAnswer<ElectionView>> = None;
+    let mut past: Option<CachedAnswer<PastLeaderships>> = None;
     while let Some((question, tell)) = asked.recv().await {
         if tell.is_closed() {
             continue;
         }
         let told = match question {
             Question::Elections | Question::Election => {
-                let known = match seen.take().filter(Known::is_fresh) {
+                let known = match seen.take().filter(CachedAnswer::is_fresh) {
                     Some(known) => known,
-                    None => Known::of(within(Seen::ask(&mut reach, true)).await),
+                    None => CachedAnswer::of(within(ElectionView::ask(&mut reach, true)).await),
                 };
                 let told = match (&known.what, question) {
                     (Err(failure), _) => failed(failure),
@@ -106,9 +106,9 @@ async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::
                 told
             }
             Question::History(limit) => {
-                let known = match past.take().filter(Known::is_fresh) {
+                let known = match past.take().filter(CachedAnswer::is_fresh) {
                     Some(known) => known,
-                    None => Known::of(within(Past::ask(&mut reach, HISTORY_MAX)).await),
+                    None => CachedAnswer::of(within(PastLeaderships::ask(&mut reach, HISTORY_MAX)).await),
                 };
                 let told = known.what.as_ref().map_or_else(failed, |past| json(&past.history(&reach, limit)));
                 past = Some(known);

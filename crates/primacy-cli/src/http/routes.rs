@@ -16,8 +16,8 @@ use super::questions::{HISTORY_MAX, Question, Questions};
 use super::source::{CandidateSource, Standing};
 use crate::output::schema::SCHEMA;
 
-/// How many leaderships a history has if nothing is said, and at most.
-const HISTORY: (u32, u32) = (20, HISTORY_MAX);
+/// How many leaderships a history has if nothing is said.
+const HISTORY_USUAL: u32 = 20;
 
 /// What all requests share.
 #[derive(Clone)]
@@ -88,13 +88,13 @@ fn tell_standing(shared: &Shared, wanted: &Wanted, is_so: impl Fn(&Standing) -> 
 }
 
 fn healthy(_: &Shared, _: &Wanted) -> Response {
-    json(&Told { schema: SCHEMA, ok: true, why: None })
+    json(&HealthReply { schema: SCHEMA, ok: true, why: None })
 }
 
 fn ready(shared: &Shared, _: &Wanted) -> Response {
     let why = shared.candidate.trouble();
     let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, json(&Told { schema: SCHEMA, ok: why.is_none(), why })).into_response()
+    (status, json(&HealthReply { schema: SCHEMA, ok: why.is_none(), why })).into_response()
 }
 
 async fn elections(State(shared): State<Shared>) -> Response {
@@ -110,9 +110,9 @@ async fn history(
     Path(name): Path<String>,
     Query(Limit { limit }): Query<Limit>,
 ) -> Response {
-    let limit = limit.unwrap_or(HISTORY.0);
-    if !(1..=HISTORY.1).contains(&limit) {
-        return refused(StatusCode::BAD_REQUEST, &format!("limit={limit}: choose 1 to {}", HISTORY.1));
+    let limit = limit.unwrap_or(HISTORY_USUAL);
+    if !(1..=HISTORY_MAX).contains(&limit) {
+        return refused(StatusCode::BAD_REQUEST, &format!("limit={limit}: choose 1 to {HISTORY_MAX}"));
     }
     ask(&shared, Some(&name), Question::History(limit)).await
 }
@@ -183,7 +183,7 @@ fn is_this_host(host: &str) -> bool {
 
 /// Whether all is well, and what is not.
 #[derive(Debug, Serialize)]
-struct Told {
+struct HealthReply {
     schema: u32,
     ok: bool,
     why: Option<String>,

@@ -18,12 +18,12 @@ pub(crate) struct CandidateSource {
     store: Arc<dyn Store>,
     label: Label,
     status: watch::Receiver<Status>,
-    led: watch::Receiver<Option<Led>>,
+    led: watch::Receiver<Option<CurrentLeadership>>,
 }
 
 /// A leadership that this process has, or had until a moment ago.
 #[derive(Clone, Debug)]
-pub(crate) struct Led {
+pub(crate) struct CurrentLeadership {
     /// Its token.
     pub(crate) token: Token,
     /// Where it is in its life.
@@ -33,7 +33,7 @@ pub(crate) struct Led {
 /// How a candidate stands at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It leads, for so long at least unless something ends it earlier.
+    /// It leads. Its program is told to stop after `remaining`, unless the lease is renewed or something ends it earlier.
     Leads { token: Token, remaining: Duration },
     /// It leads no more, or its program has been told to stop.
     Stops { token: Option<Token>, why: String },
@@ -60,7 +60,7 @@ impl CandidateSource {
         election: &Election,
         label: &Label,
         status: watch::Receiver<Status>,
-        led: watch::Receiver<Option<Led>>,
+        led: watch::Receiver<Option<CurrentLeadership>>,
     ) -> Self {
         let (name, store) = (election.name().clone(), Arc::clone(election.store()));
         Self { election: name, store, label: label.clone(), status, led }
@@ -76,18 +76,17 @@ impl CandidateSource {
 
     /// How it stands now. Its warden tells the program to stop by the clock, whatever was heard last, and it leads until then.
     pub(super) fn standing(&self) -> Standing {
-        if let Some(Led { token, phases }) = &*self.led.borrow() {
-            let now = clock::now();
-            return match &*phases.borrow() {
-                Phase::Leading { until, timing, .. } if now + timing.kill() + timing.grace() < *until => {
-                    let remaining = until.since(now + timing.kill() + timing.grace());
-                    Standing::Leads { token: *token, remaining }
-                }
-                phase => {
-                    let why = phase.stop_reason().map_or_else(|| "the lease runs out".to_owned(), ToString::to_string);
-                    Standing::Stops { token: Some(*token), why }
-                }
+        if let Some(CurrentLeadership { token, phases }) = &*self.led.borrow() {
+            let phase = phases.borrow();
+            let remaining = match &*phase {
+                Phase::Leading { until, timing, .. } => (*until - timing.kill() - timing.grace()).since(clock::now()),
+                _ => Duration::ZERO,
             };
+            if !remaining.is_zero() {
+                return Standing::Leads { token: *token, remaining };
+            }
+            let why = phase.stop_reason().map_or_else(|| "the lease runs out".to_owned(), ToString::to_string);
+            return Standing::Stops { token: Some(*token), why };
         }
         match &*self.status.borrow() {
             Status::Waiting { why, .. } => Standing::Waits { why: format!("this candidate {why}") },

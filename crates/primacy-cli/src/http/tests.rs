@@ -8,7 +8,7 @@ use primacy::store::{EndReason, Version, Why};
 use primacy::{Election, Label, Phase, Status, Timing, TimingSettings, Token, clock};
 use tokio::sync::watch;
 
-use super::source::{CandidateSource, Led, Standing};
+use super::source::{CandidateSource, CurrentLeadership, Standing};
 
 fn token(number: u64) -> Token {
     Token::new(number).expect("it is small")
@@ -26,7 +26,7 @@ fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let timing = Timing::new(TimingSettings::for_program(Duration::from_secs(10))).expect("the usual one");
     let leading = |until| Phase::Leading { until, version: Version::default(), timing };
     let (phase, phases) = watch::channel(leading(clock::now() + Duration::from_secs(3600)));
-    led.send_replace(Some(Led { token: token(7), phases }));
+    led.send_replace(Some(CurrentLeadership { token: token(7), phases }));
     let Standing::Leads { token: own, remaining } = candidate.standing() else { panic!("{:?}", candidate.standing()) };
     assert!(own == token(7) && remaining > Duration::from_secs(3000), "{own:?} {remaining:?}");
 

@@ -1,7 +1,7 @@
 //! The store, asked within bounds, and what was seen of an election.
 
 mod ask;
-mod seen;
+mod view;
 
 pub(crate) use ask::{Reach, aged};
-pub(crate) use seen::{Past, Seen};
+pub(crate) use view::{ElectionView, PastLeaderships};

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
-use crate::http::{CandidateSource, Led};
+use crate::http::{CandidateSource, CurrentLeadership};
 use crate::output::logging;
 use crate::output::span::span;
 use crate::panics;
@@ -106,7 +106,7 @@ struct Runner {
     signals: Signals,
     candidate: Candidate,
     /// The leadership, for those who ask.
-    led: watch::Sender<Option<Led>>,
+    led: watch::Sender<Option<CurrentLeadership>>,
     /// Where those ask, until it was told.
     http: Option<SocketAddr>,
     warden: AttachedWarden,
@@ -173,7 +173,7 @@ impl Runner {
                     return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
                 }
             };
-            self.led.send_replace(Some(Led { token: leadership.token(), phases: leadership.phases() }));
+            self.led.send_replace(Some(CurrentLeadership { token: leadership.token(), phases: leadership.phases() }));
             let led = self.lead(&leadership).await;
             self.led.send_replace(None);
             let token = leadership.token().get();

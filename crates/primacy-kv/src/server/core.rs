@@ -36,14 +36,14 @@ use crate::wal::{AppendError, Wal};
 #[derive(Debug)]
 pub(super) enum Notice {
     /// What groups had to write is on the disk, or not.
-    Appended(Vec<Appended>),
+    Appended(Vec<AppendResult>),
     /// About snapshots.
     Snapshot(Told),
 }
 
 /// What became of a group's writes.
 #[derive(Debug)]
-pub(super) struct Appended {
+pub(super) struct AppendResult {
     group: u16,
     /// Its log has a snapshot up to there now.
     given: Option<u64>,

@@ -10,7 +10,7 @@ use primacy::{Instant, clock};
 use primacy_core::log::{ChunkOrder, Write};
 use tracing::{error, info, warn};
 
-use super::{Appended, Core, NodeError, Notice, State};
+use super::{AppendResult, Core, NodeError, Notice, State};
 use crate::group::{Effect, Message, Turn};
 use crate::payload::LogBytes;
 use crate::request::Answered;
@@ -104,7 +104,7 @@ impl Core {
     fn notice(&self, state: &mut State, notice: Notice, now: Instant) {
         match notice {
             Notice::Appended(appended) => {
-                for Appended { group, given, done } in appended {
+                for AppendResult { group, given, done } in appended {
                     if let Err(error) = done {
                         return self.fail(NodeError::Log(error));
                     }
@@ -225,7 +225,7 @@ impl Core {
             return out.push((id, writes));
         }
         let (notices, given) = (Arc::clone(&self.notices), snapshots::given(&writes));
-        let done = move |done| notices.put(Notice::Appended(vec![Appended { group, given, done }]));
+        let done = move |done| notices.put(Notice::Appended(vec![AppendResult { group, given, done }]));
         disk.snapshots.write(id, writes, done);
     }
 
@@ -236,7 +236,7 @@ impl Core {
         let notices = Arc::clone(&self.notices);
         let done = move |done: Vec<_>| {
             let appended = groups.into_iter().zip(done);
-            let appended = appended.map(|(group, done)| Appended { group, given: None, done });
+            let appended = appended.map(|(group, done)| AppendResult { group, given: None, done });
             notices.put(Notice::Appended(appended.collect()));
         };
         if let Err(error) = disk.wal.append_all(writes, done) {

@@ -16,14 +16,14 @@ const LOOK_BACK: u32 = 2;
 
 /// What was seen of an election at one moment. What it tells has grown older by the time that has passed since.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ElectionView {
     answer: Answer<Option<Snapshot>>,
     support: Option<LeaderSupport>,
     /// What an explanation needs beside that.
     background: Option<(Vec<Term>, Option<Members>)>,
 }
 
-impl Seen {
+impl ElectionView {
     /// Looks at the election, also for what an explanation needs if there is to be one.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Seen {
 
 /// The last leaderships of an election.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub(crate) struct PastLeaderships {
     /// The newest first.
     pub(crate) terms: Vec<Term>,
     /// The one that lasts.
@@ -97,7 +97,7 @@ pub(crate) struct Past {
     pub(crate) has_begun: bool,
 }
 
-impl Past {
+impl PastLeaderships {
     /// Looks at this many of them at most.
     ///
     /// # Errors
