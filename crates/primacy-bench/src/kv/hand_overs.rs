@@ -11,6 +11,7 @@ use super::codec::Request;
 use super::load::{Answers, Length, Load};
 use super::losses::keys_of_group;
 use super::nodes::{promote, replicas};
+use super::process::wait_until;
 use super::results::{HandOvers, Results, percentile};
 use super::start::start;
 use super::throughput::value;
@@ -79,7 +80,13 @@ fn orders(setup: &Setup<'_>, cluster: &Cluster, times: u32) -> Result<Vec<Instan
         let leads = |nth: &usize| {
             replicas(cluster.servers[*nth]).is_ok_and(|all| all.first().is_some_and(|replica| replica.is_led_here))
         };
-        let leader = (0..cluster.servers.len()).find(leads).context("nobody leads the group")?;
+        // A leader that the disk holds up gives back of itself.
+        let mut leader = None;
+        wait_until("a leader of the group", || {
+            leader = (0..cluster.servers.len()).find(leads);
+            Ok(leader.is_some())
+        })?;
+        let leader = leader.context("nobody leads the group")?;
         let next = (leader + 1) % cluster.servers.len();
         let mut command = promote(setup.primacy, cluster, GROUP, next)?;
         orders.push(Instant::now());

@@ -28,7 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
 use cluster::{Setup, System};
@@ -126,6 +126,9 @@ enum Part {
 /// When a store or a program is missing or does not do what is asked. What was measured before is kept.
 pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()> {
     let mut results = Results::load(&options.json, machine)?;
+    let folder = options.json.parent().unwrap_or(Path::new("."));
+    // What was measured is not to be lost for want of it.
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     println!("{machine}");
     if !options.draw {
         for part in &options.part {
@@ -133,7 +136,6 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
         }
     }
     results.save()?;
-    let folder = options.json.parent().unwrap_or(Path::new("."));
     fs::write(folder.join("kv-tables.md"), tables::all(&results))?;
     figure::draw(folder, &results)?;
     println!("\n{}\nfigures, tables and plots are in {}", goals::table(&results), folder.display());

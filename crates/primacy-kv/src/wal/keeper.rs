@@ -1,4 +1,4 @@
-//! The thread that allocates the next segment before it is needed, and removes those that nobody needs any more.
+//! The thread that has the next segment's file ready before it is needed, and takes away segments that nobody needs any more.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,12 +8,16 @@ use std::thread::{Builder, JoinHandle};
 use super::disk::{Disk, DiskFile};
 use super::segment;
 
-/// What is allocated ahead has this name.
+/// What is ready for the next segment has this name.
 pub(super) const SPARE: &str = "spare";
+/// A segment that nobody needs any more, and that is to be used again, has its name with this ending.
+const FREE: &str = ".free";
+/// How many of them are kept: several segments may go at once, when a group's snapshot sets them free.
+const FREE_MAX: usize = 4;
 
 enum Job {
-    Allocate,
-    Remove(u64),
+    Prepare,
+    Retire(u64),
 }
 
 /// The writer's end of it.
@@ -26,38 +30,38 @@ pub(super) struct Keeper {
 /// What went wrong last with a file that no answer waits for.
 pub(super) type Trouble = Arc<Mutex<Option<String>>>;
 
+/// What the thread works on.
+struct Files {
+    disk: Arc<dyn Disk>,
+    /// How long a segment is.
+    bytes: u32,
+    /// Segments from this one on are that long: this process began them.
+    own: u64,
+    /// Names of files that can be used again.
+    free: Vec<String>,
+    /// After a failure no segment goes any more, so that none is ever missing in the middle.
+    may_retire: bool,
+    trouble: Trouble,
+}
+
 impl Keeper {
-    /// Starts the thread, and has the first file of this many bytes allocated.
-    pub(super) fn start(disk: Arc<dyn Disk>, bytes: u32, trouble: Trouble) -> io::Result<Self> {
+    /// Starts the thread, and has the first file of this many bytes made ready. `own`: the first segment that this process begins.
+    pub(super) fn start(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble) -> io::Result<Self> {
         let ((jobs, todo), (ready, spares)) = (channel(), channel());
+        let mut files = Files { disk, bytes, own, free: Vec::new(), may_retire: true, trouble };
         let work = move || {
-            let mut may_remove = true;
+            files.clear();
             for job in todo {
                 match job {
-                    Job::Allocate => {
-                        let made = allocate(&*disk, bytes);
-                        let told = made.as_ref().err().map(|error| told(&*disk, SPARE, error));
-                        if told.is_some() || may_remove {
-                            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = told;
-                        }
-                        // If its writer is gone, so is the need.
-                        let _: Result<(), _> = ready.send(made);
-                    }
-                    // One after the other, each on the disk before the next: so none is ever missing in the middle.
-                    Job::Remove(sequence) if may_remove => {
-                        let name = segment::name(sequence);
-                        if let Err(error) = disk.remove(&name).and_then(|()| disk.sync()) {
-                            may_remove = false;
-                            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(told(&*disk, &name, &error));
-                        }
-                    }
-                    Job::Remove(_) => {}
+                    // If its writer is gone, so is the need.
+                    Job::Prepare => drop(ready.send(files.prepare())),
+                    Job::Retire(sequence) => files.retire(sequence),
                 }
             }
         };
         let thread = Builder::new().name("primacy-kv-files".into()).spawn(work)?;
         let keeper = Self { jobs: Some(jobs), spares, thread: Some(thread) };
-        keeper.ask(Job::Allocate);
+        keeper.ask(Job::Prepare);
         Ok(keeper)
     }
 
@@ -68,23 +72,23 @@ impl Keeper {
         }
     }
 
-    /// Waits for the file that is allocated. If that has failed it is tried once more, since there may be room by now.
+    /// Waits for the file that is made ready. If that has failed it is tried once more, since there may be room by now.
     pub(super) fn spare(&self) -> io::Result<Box<dyn DiskFile>> {
         let wait = || self.spares.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for files is gone")));
         wait().or_else(|_| {
-            self.ask(Job::Allocate);
+            self.ask(Job::Prepare);
             wait()
         })
     }
 
-    /// The file has its name by now: the next one can be allocated.
+    /// The file has its name by now: the next one can be made ready.
     pub(super) fn used(&self) {
-        self.ask(Job::Allocate);
+        self.ask(Job::Prepare);
     }
 
     /// Nobody needs that segment, nor any before it.
-    pub(super) fn remove(&self, sequence: u64) {
-        self.ask(Job::Remove(sequence));
+    pub(super) fn retire(&self, sequence: u64) {
+        self.ask(Job::Retire(sequence));
     }
 }
 
@@ -96,6 +100,62 @@ impl Drop for Keeper {
             let _: Result<(), _> = thread.join();
         }
     }
+}
+
+impl Files {
+    /// Removes what an earlier process would have used again: it may be of another length.
+    fn clear(&self) {
+        let removed = self.disk.list().and_then(|names| {
+            names.iter().filter(|name| name.ends_with(FREE)).try_for_each(|name| remove(&*self.disk, name))
+        });
+        if let Err(error) = removed {
+            self.tell(Some(told(&*self.disk, "", &error)));
+        }
+    }
+
+    /// A segment's file, under the name of what is ready.
+    fn prepare(&mut self) -> io::Result<Box<dyn DiskFile>> {
+        let made = match self.free.pop() {
+            Some(name) => reuse(&*self.disk, &name),
+            None => allocate(&*self.disk, self.bytes),
+        };
+        let failure = made.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
+        if failure.is_some() || self.may_retire {
+            self.tell(failure);
+        }
+        made
+    }
+
+    /// Takes a segment away. Its old name is gone from the disk before anything else is done, also to what was in it.
+    fn retire(&mut self, sequence: u64) {
+        if !self.may_retire {
+            return;
+        }
+        let name = segment::name(sequence);
+        let is_reused = sequence >= self.own && self.free.len() < FREE_MAX;
+        let free = format!("{name}{FREE}");
+        let gone = if is_reused { self.disk.rename(&name, &free) } else { self.disk.remove(&name) };
+        match gone.and_then(|()| self.disk.sync()) {
+            Ok(()) if is_reused => self.free.push(free),
+            Ok(()) => {}
+            Err(error) => {
+                self.may_retire = false;
+                self.tell(Some(told(&*self.disk, &name, &error)));
+            }
+        }
+    }
+
+    fn tell(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+}
+
+/// Makes a file ready that was a segment. Its blocks are there and written, and so a flush of the log has nothing else to write; what is
+/// in it is of other segments, and is not read as if it were of this one.
+fn reuse(disk: &dyn Disk, name: &str) -> io::Result<Box<dyn DiskFile>> {
+    let file = disk.open(name)?;
+    disk.rename(name, SPARE)?;
+    Ok(file)
 }
 
 /// Makes a file of zeros. They are written, since blocks that are only reserved are marked as written by the first flush that needs

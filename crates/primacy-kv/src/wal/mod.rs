@@ -226,13 +226,16 @@ impl Wal {
                 }
                 let Settings { node, segment_bytes: bytes, .. } = settings;
                 let file = keeper::allocate(&*disk, bytes).map_err(at(SPARE))?;
-                let header = Header { node, sequence: 1, bytes, previous_end: 0, previous_tag: 0 };
+                let salt = rand::random();
+                let header = Header { node, sequence: 1, bytes, previous_end: 0, previous_tag: 0, salt };
                 let begun = Active::begin(&*disk, file, header, &BTreeMap::new());
                 (begun.map_err(|failure| at(SPARE)(io::Error::other(failure)))?, 1, Vec::new())
             }
         };
         let (trouble, standing) = (Trouble::default(), Arc::new(Mutex::default()));
-        let keeper = Keeper::start(Arc::clone(&disk), settings.segment_bytes, Arc::clone(&trouble)).map_err(at(""))?;
+        let own = segment.sequence() + 1;
+        let keeper =
+            Keeper::start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let path = at("");
         let bytes = settings.segment_bytes;

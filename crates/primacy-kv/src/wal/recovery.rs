@@ -68,7 +68,7 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
         {
             return Err(unlinked);
         }
-        let used = segment::used(&this.bytes, walk.end);
+        let used = segment::used(&this.bytes, this.tag, walk.end);
         report.segments.push(SegmentReport {
             path: disk.path(&this.name),
             records: walk.records,

@@ -64,6 +64,9 @@ pub(super) struct Header {
     pub(super) previous_end: u32,
     /// The tag of the one before it.
     pub(super) previous_tag: u32,
+    /// At random, so that nobody who has something written to the log can foretell a segment's tag: its file may have been another
+    /// segment's before, with that in it.
+    pub(super) salt: u64,
 }
 
 /// Why a file is no segment that can be read.
@@ -86,6 +89,7 @@ impl Header {
         for number in [self.bytes, self.previous_end, self.previous_tag] {
             bytes.extend(number.to_le_bytes());
         }
+        bytes.extend(self.salt.to_le_bytes());
         bytes.resize(HEADER as usize, 0);
         let tag = crc32c::crc32c(&bytes);
         bytes[8..12].copy_from_slice(&tag.to_le_bytes());
@@ -114,7 +118,8 @@ impl Header {
         }
         let node = u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64;
         let [length, previous_end, previous_tag] = [40, 44, 48].map(|at| u32_at(bytes, at));
-        Ok(Self { node, sequence: u64_at(bytes, 32), bytes: length, previous_end, previous_tag })
+        let (sequence, salt) = (u64_at(bytes, 32), u64_at(bytes, 52));
+        Ok(Self { node, sequence, bytes: length, previous_end, previous_tag, salt })
     }
 }
 
@@ -179,19 +184,22 @@ pub(super) fn frame(file: &[u8], tag: u32, position: u32) -> Option<Frame<'_>> {
     })
 }
 
-/// Where the last byte behind this position is that is not zero, and one more.
-pub(super) fn used(file: &[u8], position: u32) -> u32 {
-    let tail = file.get(position as usize..).unwrap_or_default();
-    let zeros =
-        tail.rchunks(4096).take_while(|chunk| **chunk == [0; 4096][..chunk.len()]).map(<[u8]>::len).sum::<usize>();
-    let used = tail[..tail.len() - zeros].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    position + used as u32
+/// The places behind this position where a frame of the segment with this tag may have begun, sound or not.
+fn begun(file: &[u8], tag: u32, position: u32) -> impl Iterator<Item = u32> {
+    let last = (file.len() as u32).saturating_sub(FRAME);
+    (position..=last).step_by(ALIGNMENT).filter(move |place| u32_at(file, *place as usize) == tag)
+}
+
+/// Where the last frame of the segment with this tag would end that was begun behind this position, sound or not; `position` if there is
+/// none. What follows is zeros, or of an earlier use of the file.
+pub(super) fn used(file: &[u8], tag: u32, position: u32) -> u32 {
+    let end = |place: u32| (place as usize).saturating_add(frame_length(u32_at(file, place as usize + 8) as usize));
+    begun(file, tag, position).map(|place| end(place).min(file.len()) as u32).max().unwrap_or(position)
 }
 
 /// Whether a sound frame behind this position says that all before `position` and what is there was on disk once.
 pub(super) fn is_known_flushed(file: &[u8], tag: u32, position: u32) -> bool {
-    let places = (position..used(file, position)).step_by(ALIGNMENT);
-    places.filter_map(|place| frame(file, tag, place)).any(|frame| frame.flushed > position)
+    begun(file, tag, position).filter_map(|place| frame(file, tag, place)).any(|frame| frame.flushed > position)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -52,7 +52,7 @@ impl Active {
         Self { file, header, tag: header.tag(), flushed: end, written: end, pending: Vec::new() }
     }
 
-    /// Makes the file that is allocated a segment, in one step.
+    /// Makes the file that is ready a segment, in one step.
     pub(super) fn begin(
         disk: &dyn Disk,
         mut file: Box<dyn DiskFile>,
@@ -70,6 +70,10 @@ impl Active {
         file.write_at(&bytes, 0).and_then(|()| file.sync()).map_err(failure(disk, SPARE, "written"))?;
         disk.rename(SPARE, &name).and_then(|()| disk.sync()).map_err(failure(disk, &name, "begun"))?;
         Ok(Self::new(file, header, bytes.len() as u32))
+    }
+
+    pub(super) const fn sequence(&self) -> u64 {
+        self.header.sequence
     }
 
     fn end(&self) -> u32 {
@@ -232,6 +236,7 @@ impl Writer {
             bytes: self.bytes,
             previous_end: self.segment.end(),
             previous_tag: self.segment.tag,
+            salt: rand::random(),
         };
         let begun = Active::begin(&*self.disk, file, header, &self.groups)?;
         // Only now, and before anything is written to the new one: so the last segment says that it is the last.
@@ -247,7 +252,7 @@ impl Writer {
         let active = self.segment.header.sequence;
         let needed = self.groups.values().filter_map(Group::oldest).min().unwrap_or(active);
         if needed > self.oldest {
-            (self.oldest..needed).for_each(|sequence| self.keeper.remove(sequence));
+            (self.oldest..needed).for_each(|sequence| self.keeper.retire(sequence));
             self.oldest = needed;
         }
         let holds = |group: &Group| group.oldest() == Some(self.oldest);

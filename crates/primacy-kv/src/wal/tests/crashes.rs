@@ -25,9 +25,15 @@ fn lost_at(operation: usize, seed: u64) -> Option<(Image, Script)> {
     Some((disk.survivors(&mut Random::new(operation as u64 + seed)), script))
 }
 
+/// Whether there is something behind the records of the segment that is none of a torn batch of it.
+fn has_older_records(bytes: &[u8]) -> bool {
+    let used = segment::used(bytes, Header::read(bytes).expect("sound").tag(), end(bytes) as u32) as usize;
+    bytes[used..].iter().any(|byte| *byte != 0)
+}
+
 #[test]
 fn what_was_acknowledged_survives_a_loss_of_power_at_any_operation() {
-    let mut tails = BTreeSet::new();
+    let (mut tails, mut reused) = (BTreeSet::new(), 0);
     for seed in 0..6 {
         for operation in 0.. {
             let Some((image, script)) = lost_at(operation, seed) else { break };
@@ -39,6 +45,7 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_any_operation() {
                 script.check(&opened.replicas).unwrap_or_else(|why| panic!("{context}: {why}"));
             }
             let image = again.survivors(&mut Random::new(operation as u64));
+            reused += usize::from(segments(&image).pop().is_some_and(|last| has_older_records(&image[&last])));
             let disk = MemoryDisk::of(&image);
             let opened = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
             tails.insert(opened.report.tail.is_some());
@@ -52,6 +59,7 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_any_operation() {
             assert!(further.is_whole(&found), "{context}");
         }
     }
+    assert!(reused > 100, "{reused} times the last segment was in a file of an older one");
     assert_eq!(tails.len(), 2, "some tails are torn, and some are not");
 }
 
@@ -63,7 +71,7 @@ fn any_sectors_of_the_last_batch_may_be_lost() {
     drop(opened);
     let opened = open_with(&disk, settings).expect("sound");
     let (image, name) = (disk.image(), segment::name(1));
-    let begin = segment::used(&image[&name], 0).next_multiple_of(8) as usize;
+    let begin = end(&image[&name]);
     // One write that is several sectors long.
     let group = opened.replicas[0].group;
     let (entries, promised) = (opened.replicas[0].log.entries().len(), opened.replicas[0].log.promised());
@@ -81,17 +89,17 @@ fn any_sectors_of_the_last_batch_may_be_lost() {
     drop(opened);
     let whole = disk.image();
     let tag = Header::read(&whole[&name]).expect("sound").tag();
-    let mut end = begin as u32;
-    while let Some(frame) = segment::frame(&whole[&name], tag, end).filter(|frame| frame.kind != Kind::Mark) {
-        end = frame.end;
+    let mut mark = begin as u32;
+    while let Some(frame) = segment::frame(&whole[&name], tag, mark).filter(|frame| frame.kind != Kind::Mark) {
+        mark = frame.end;
     }
-    let (first, last) = (begin.div_ceil(512), end as usize / 512);
-    assert!(last - first >= 7, "{begin} to {end}");
+    let (first, last) = (begin.div_ceil(512), mark as usize / 512);
+    assert!(last - first >= 7, "{begin} to {mark}");
     for lost in 0..1_u32 << (last - first) {
         let mut torn = whole.clone();
         let bytes = torn.get_mut(&name).expect("it is there");
         // Its mark was written after the flush.
-        bytes[end as usize..].fill(0);
+        bytes[mark as usize..].fill(0);
         for sector in (first..last).filter(|sector| lost >> (sector - first) & 1 == 1) {
             bytes[sector * 512..(sector + 1) * 512].fill(0);
         }

@@ -50,14 +50,15 @@ fn a_write_or_flush_that_fails_ends_the_log_for_good_and_is_told_to_all() {
 fn full() -> (MemoryDisk, Opened<Vec<u8>>) {
     let disk = MemoryDisk::default();
     drop(open(&disk).expect("a new log"));
-    disk.fill(Some(keeper::SPARE));
+    disk.fill(true);
     let opened = open(&disk).expect("it is there");
     (disk, opened)
 }
 
 #[test]
 fn without_room_for_the_next_segment_the_log_goes_on_until_it_needs_it() {
-    let ((disk, opened), mut script) = (full(), Script::new(41));
+    // Of which hardly any segment can be used again.
+    let ((disk, opened), mut script) = (full(), Script::keeping(41));
     assert!(script.drive(&opened.wal, 3), "what was allocated is enough for that");
     while script.drive(&opened.wal, 1) {}
     let status = opened.wal.status();
@@ -67,7 +68,7 @@ fn without_room_for_the_next_segment_the_log_goes_on_until_it_needs_it() {
         assert!(error.to_string().contains(part), "{error}");
     }
     drop(opened);
-    disk.fill(None);
+    disk.fill(false);
     let opened = open(&disk).expect("there is room again");
     script.check(&opened.replicas).expect("all that was acknowledged");
     script.resume(&opened.replicas);
@@ -78,9 +79,33 @@ fn without_room_for_the_next_segment_the_log_goes_on_until_it_needs_it() {
 fn room_that_comes_in_time_is_enough() {
     let ((disk, opened), mut script) = (full(), Script::new(42));
     assert!(script.drive(&opened.wal, 5));
-    disk.fill(None);
+    disk.fill(false);
     assert!(script.drive(&opened.wal, 200));
     assert_eq!(opened.wal.status().trouble, None);
+}
+
+#[test]
+fn segments_that_go_are_used_again_and_need_no_room() {
+    let (disk, mut script) = (MemoryDisk::default(), Script::new(43));
+    let opened = open(&disk).expect("a new log");
+    assert!(script.drive(&opened.wal, 200));
+    let last = || {
+        let name = segments(&disk.image()).pop().expect("one is there");
+        segment::sequence(&name).expect("well formed").expect("a segment")
+    };
+    let before = last();
+    disk.fill(true);
+    // Until more segments are needed than have gone.
+    while script.drive(&opened.wal, 1) {}
+    assert!(last() > before + 10, "{before} to {}", last());
+    drop(opened);
+    // The next process allocates its own: what is left may be of another length.
+    disk.fill(false);
+    let opened = open(&disk).expect("there is room again");
+    script.check(&opened.replicas).expect("all that was acknowledged");
+    drop(opened);
+    let image = disk.image();
+    assert_eq!(image.len(), segments(&image).len() + 1, "the spare one alone");
 }
 
 #[test]

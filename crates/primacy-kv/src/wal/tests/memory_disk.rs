@@ -38,8 +38,8 @@ struct State {
     operations: usize,
     /// The operation at which it happens, or the next one at which it can.
     fault: Option<(usize, Fault)>,
-    /// Files with this name have no room.
-    full: Option<&'static str>,
+    /// No file can become longer.
+    is_full: bool,
 }
 
 #[derive(Default)]
@@ -125,9 +125,9 @@ impl MemoryDisk {
         self.0.lock().unwrap().fault = Some((operation, fault));
     }
 
-    /// There is no room for files with this name, or is again.
-    pub(super) fn fill(&self, name: Option<&'static str>) {
-        self.0.lock().unwrap().full = name;
+    /// There is no room for longer files, or is again.
+    pub(super) fn fill(&self, is_full: bool) {
+        self.0.lock().unwrap().is_full = is_full;
     }
 
     /// How many operations there were.
@@ -205,13 +205,13 @@ impl Disk for MemoryDisk {
         let file = state.files.len();
         state.files.push(Content::default());
         state.name(Naming::Create(name.to_owned(), file))?;
-        Ok(Box::new(MemoryFile(self.clone(), file, name.to_owned())))
+        Ok(Box::new(MemoryFile(self.clone(), file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let state = self.0.lock().unwrap();
         let file = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(MemoryFile(self.clone(), file, name.to_owned())))
+        Ok(Box::new(MemoryFile(self.clone(), file)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -239,12 +239,12 @@ impl Disk for MemoryDisk {
     }
 }
 
-struct MemoryFile(MemoryDisk, usize, String);
+struct MemoryFile(MemoryDisk, usize);
 
 impl DiskFile for MemoryFile {
     fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()> {
         let mut state = self.0.0.lock().unwrap();
-        if state.full == Some(self.2.as_str()) {
+        if state.is_full && state.files[self.1].seen.len() < offset as usize + bytes.len() {
             return Err(io::Error::from_raw_os_error(28));
         }
         state.files[self.1].operations += 1;

@@ -32,6 +32,22 @@ fn segments(image: &Image) -> Vec<String> {
     image.keys().filter(|name| name.ends_with(".wal")).cloned().collect()
 }
 
+/// The sound records of a segment and where they begin, the last one first.
+fn frames(bytes: &[u8]) -> Vec<(u32, segment::Frame<'_>)> {
+    let tag = Header::read(bytes).expect("sound").tag();
+    let (mut found, mut at) = (Vec::new(), segment::HEADER);
+    while let Some(frame) = segment::frame(bytes, tag, at) {
+        found.insert(0, (at, frame));
+        at = frame.end;
+    }
+    found
+}
+
+/// Where the last sound record of a segment ends.
+fn end(bytes: &[u8]) -> usize {
+    frames(bytes)[0].1.end as usize
+}
+
 /// What would be recovered, without writing anything.
 fn recover(image: &Image) -> Result<Vec<Recovered<Vec<u8>>>, OpenError> {
     let disk = MemoryDisk::of(image);

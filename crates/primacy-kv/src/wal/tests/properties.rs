@@ -39,7 +39,7 @@ proptest! {
         let name = segments(&image).pop().expect("some");
         let mut wrong = image.clone();
         let target = wrong.get_mut(&name).expect("it is there");
-        let mark = segment::used(target, 0).next_multiple_of(8) as usize - segment::FRAME as usize;
+        let mark = end(target) - segment::FRAME as usize;
         for (byte, new) in target.iter_mut().skip(at).zip(&bytes) {
             *byte = *new;
         }
