@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::standing::Standing;
-use crate::time::{HumanDuration, share_ppm, stretched};
+use crate::time::{HumanDuration, Instant, share_ppm, stretched};
 
 /// What may be chosen about an election's timing; everything else follows. Checked by [`Timing::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,6 +253,16 @@ impl Timing {
     /// The same for a lease of this length, which may be another than its own setting.
     pub fn kill_of(lease: Duration) -> Duration {
         (lease / 40).max(Duration::from_millis(10))
+    }
+
+    /// When the work of a leader that believes until then must be gone: what is left is for [killing](Self::kill) it.
+    pub fn kill_at(&self, until: Instant) -> Instant {
+        until - self.kill()
+    }
+
+    /// When it is told to stop, unless its lease is renewed by then.
+    pub fn stop_at(&self, until: Instant) -> Instant {
+        self.kill_at(until) - self.grace
     }
 
     /// How long after the sending of the last successful renewal the work is told to stop: what is left for renewing.

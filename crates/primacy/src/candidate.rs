@@ -2,12 +2,15 @@
 
 mod work;
 
+use std::sync::Arc;
+
 use primacy_core::select::Rank;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::command::Command;
 use crate::group::GroupStatus;
 use crate::leadership::Leadership;
+use crate::metrics::CandidateMetrics;
 use crate::status::{Status, StopReason};
 use crate::{CandidateId, Token};
 use work::Deadline;
@@ -33,6 +36,7 @@ pub struct CandidateHandle {
     commands: mpsc::UnboundedSender<Command>,
     status: watch::Receiver<Status>,
     group_status: Option<watch::Receiver<GroupStatus>>,
+    metrics: Arc<CandidateMetrics>,
 }
 
 impl CandidateHandle {
@@ -41,8 +45,9 @@ impl CandidateHandle {
         commands: mpsc::UnboundedSender<Command>,
         status: watch::Receiver<Status>,
         group_status: Option<watch::Receiver<GroupStatus>>,
+        metrics: Arc<CandidateMetrics>,
     ) -> Self {
-        Self { id, commands, status, group_status }
+        Self { id, commands, status, group_status, metrics }
     }
 
     /// The candidate's identity: random, and new for every candidate.
@@ -58,6 +63,12 @@ impl CandidateHandle {
     /// How the candidate's process takes part in the `registers` protocol; `None` in the `lease` protocol.
     pub fn group_status(&self) -> Option<watch::Receiver<GroupStatus>> {
         self.group_status.clone()
+    }
+
+    /// What the candidate has counted so far: calls to its store, how long renewals took, and its leaderships. It counts on, and
+    /// what it has counted can be read after its end.
+    pub fn metrics(&self) -> Arc<CandidateMetrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Sets the candidate's preference rank from now on; `None`: it never leads. A leader that is no longer the best makes
@@ -139,6 +150,11 @@ impl Candidate {
     /// As [`CandidateHandle::group_status`].
     pub fn group_status(&self) -> Option<watch::Receiver<GroupStatus>> {
         self.handle.group_status()
+    }
+
+    /// As [`CandidateHandle::metrics`].
+    pub fn metrics(&self) -> Arc<CandidateMetrics> {
+        self.handle.metrics()
     }
 
     /// As [`CandidateHandle::prefer`].

@@ -18,6 +18,7 @@ use crate::driver_thread::DriverThread;
 use crate::group::GroupMessage;
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::measured_preference::MeasuredPreference;
+use crate::metrics::{CallTimer, CandidateMetrics};
 use crate::namesakes;
 use crate::opener::CallTime;
 use crate::status::{Status, StopReason, Trouble};
@@ -39,6 +40,7 @@ pub(crate) struct Handles {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) leaderships: mpsc::UnboundedReceiver<Leadership>,
     pub(crate) status: watch::Receiver<Status>,
+    pub(crate) metrics: Arc<CandidateMetrics>,
 }
 
 /// Starts a candidate on a thread of its own, with its own runtime, or on that of its group or fleet: whatever blocks in the
@@ -62,6 +64,7 @@ pub(crate) fn start(
     let config = core.lease().config();
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
     let (label, own) = (config.label.clone(), me.clone());
+    let metrics = Arc::new(CandidateMetrics::default());
     let mut driver = Driver {
         core,
         client: StoreClient::new(store, election, me, group),
@@ -75,6 +78,8 @@ pub(crate) fn start(
         ever_reached: false,
         chosen: false,
         on_release: Vec::new(),
+        metrics: Arc::clone(&metrics),
+        call_timer: CallTimer::default(),
     };
     let life = async move {
         // It ends with the driver.
@@ -95,7 +100,7 @@ pub(crate) fn start(
             std::thread::Builder::new().name("primacy-driver".into()).spawn(move || runtime.block_on(life))?;
         }
     }
-    Ok(Handles { commands, leaderships, status })
+    Ok(Handles { commands, leaderships, status, metrics })
 }
 
 /// The status channel, whose last value is `Stopped` even if the driver panics.
@@ -127,6 +132,8 @@ struct Driver {
     /// Whether an operator wanted this candidate to lead when the last event came.
     chosen: bool,
     on_release: Vec<oneshot::Sender<()>>,
+    metrics: Arc<CandidateMetrics>,
+    call_timer: CallTimer,
 }
 
 /// The driver's side of a [`Leadership`].
@@ -259,10 +266,12 @@ impl Driver {
         match effect {
             Effect::Call { call, request, deadline } => {
                 let opening = self.core.lease().config().timing.opening_timeout();
+                self.call_timer.asked(call, &request, now);
                 self.client.send(call, request, CallTime { asked_at: now, deadline, opening });
             }
             Effect::Abandon { .. } => {
                 let is_opening = self.client.hang_up();
+                self.call_timer.given_up(now, &self.metrics);
                 // A store that says nothing at all is trouble too, unless nobody waits for its answer any more.
                 if self.core.lease().view().phase != CandidatePhase::Idle {
                     let what = if is_opening { "the connection is still being opened" } else { "no answer in time" };
@@ -286,6 +295,7 @@ impl Driver {
                 }
             }
             Effect::End { reason } => {
+                self.metrics.leads_no_more(&reason);
                 if let Some(tenure) = &mut self.tenure {
                     tenure.belief.set(Instant::ZERO);
                     tenure.overdue_at = None;
@@ -303,6 +313,7 @@ impl Driver {
 
     fn lead(&mut self, token: Token, until: Instant, version: lease::Version) {
         info!(election = %self.client.election, %token, "leading");
+        self.metrics.leads();
         let belief = Arc::new(Belief::new(until));
         let timing = self.core.lease().config().timing;
         let (phase, phases) = watch::channel(Phase::Leading { until, version, timing });
@@ -387,6 +398,7 @@ impl Driver {
 
     /// Keeps who is to be told about trouble with the store, and says it once, not at every retry.
     fn note_answer(&mut self, call: CallId, result: Result<Reply, StoreError>) -> Event {
+        self.call_timer.ended(call, &result, clock::now(), &self.metrics);
         let result = match result {
             Ok(reply) => {
                 self.note_reached();

@@ -197,8 +197,8 @@ impl Election {
         let fleet = fleet.map(|fleet| fleet.thread()).transpose()?;
         let thread = group.as_ref().map(|group| group.drivers()).or(fleet.as_deref());
         let handles = driver::start(store, self.name.clone(), core, fail_back, handle, thread, measured)?;
-        let driver::Handles { commands, leaderships, status } = handles;
-        Ok(Candidate::new(CandidateHandle::new(id, commands, status, group_status), leaderships)?)
+        let driver::Handles { commands, leaderships, status, metrics } = handles;
+        Ok(Candidate::new(CandidateHandle::new(id, commands, status, group_status, metrics), leaderships)?)
     }
 
     /// Who takes part by the `registers` protocol at this moment, or `None` if nobody ever has. Opens a connection of its own.

@@ -88,6 +88,7 @@ mod leadership;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "peers"))]
 mod loopback;
 mod measured_preference;
+pub mod metrics;
 mod namesakes;
 mod observer;
 mod opener;

@@ -4,6 +4,7 @@
 //! HTTP says what it answers, and who may ask.
 
 mod answers;
+mod metrics;
 mod questions;
 mod routes;
 mod source;
@@ -28,7 +29,7 @@ use crate::cli::http::HttpArgs;
 use crate::failure::Failure;
 use crate::panics;
 use questions::Questions;
-pub(crate) use source::{CandidateSource, CurrentLeadership};
+pub(crate) use source::{CandidateSource, CandidateState, CurrentLeadership};
 
 /// How many connections are served at once, at most, and at most which part of the files that the process may have open. More wait
 /// until one of these ends.
@@ -104,7 +105,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, candidate: Arc<Candid
         Ok(listener) => listener,
         Err(error) => return error!(%error, "HTTP is not served"),
     };
-    let (questions, answering) = Questions::new(&candidate);
+    let (questions, answering) = Questions::new(Arc::clone(&candidate));
     let routes = routes::router(candidate, questions, address.ip());
     let places = Arc::new(Semaphore::new(connections_max()));
     let connections = async {

@@ -1,6 +1,7 @@
 //! What is asked of the store for clients of HTTP: one question at a time, over one connection, and none twice within a moment.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -9,6 +10,7 @@ use primacy::{Instant, clock};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{json, refused};
+use super::metrics;
 use super::source::CandidateSource;
 use crate::failure::Failure;
 use crate::output::schema::{List, Millis, SCHEMA};
@@ -36,6 +38,8 @@ pub(super) enum Question {
     Election,
     /// Its last leaderships, this many at most.
     History(u32),
+    /// What can be counted and measured of all this.
+    Metrics,
 }
 
 /// Brings questions to the task that asks them.
@@ -44,10 +48,10 @@ pub(super) struct Questions(mpsc::Sender<(Question, oneshot::Sender<Response>)>)
 
 impl Questions {
     /// With the task, which never ends before all of these are gone.
-    pub(super) fn new(candidate: &CandidateSource) -> (Self, impl Future<Output = ()> + use<>) {
+    pub(super) fn new(candidate: Arc<CandidateSource>) -> (Self, impl Future<Output = ()> + use<>) {
         let (ask, asked) = mpsc::channel(WAITING_MAX);
         let reach = Reach::new(candidate.store(), candidate.election().clone(), None).within(WITHIN);
-        (Self(ask), answer(reach, asked))
+        (Self(ask), answer(candidate, reach, asked))
     }
 
     /// The answer, or why there is none.
@@ -79,7 +83,11 @@ impl<T> CachedAnswer<T> {
     }
 }
 
-async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::Sender<Response>)>) {
+async fn answer(
+    candidate: Arc<CandidateSource>,
+    mut reach: Reach,
+    mut asked: mpsc::Receiver<(Question, oneshot::Sender<Response>)>,
+) {
     let mut seen: Option<CachedAnswer<ElectionView>> = None;
     let mut past: Option<CachedAnswer<PastLeaderships>> = None;
     while let Some((question, tell)) = asked.recv().await {
@@ -87,12 +95,13 @@ async fn answer(mut reach: Reach, mut asked: mpsc::Receiver<(Question, oneshot::
             continue;
         }
         let told = match question {
-            Question::Elections | Question::Election => {
+            Question::Elections | Question::Election | Question::Metrics => {
                 let known = match seen.take().filter(CachedAnswer::is_fresh) {
                     Some(known) => known,
                     None => CachedAnswer::of(within(ElectionView::ask(&mut reach, true)).await),
                 };
                 let told = match (&known.what, question) {
+                    (seen, Question::Metrics) => metrics::answer(&candidate, seen.as_ref().ok()),
                     (Err(failure), _) => failed(failure),
                     (Ok(seen), Question::Election) => json(&seen.status(&reach)),
                     (Ok(seen), _) => json(&List {

@@ -31,6 +31,7 @@ pub(super) fn router(candidate: Arc<CandidateSource>, questions: Questions, list
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
         .route("/v1/elections/{name}/history", get(history))
+        .route("/metrics", get(metrics))
         .route("/leader", probe(leader))
         .route("/primary", probe(leader))
         .route("/candidate", probe(waiting))
@@ -95,6 +96,10 @@ fn ready(shared: &Shared, _: &Wanted) -> Response {
     let why = shared.candidate.trouble();
     let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, json(&HealthReply { schema: SCHEMA, ok: why.is_none(), why })).into_response()
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    shared.questions.ask(Question::Metrics).await
 }
 
 async fn elections(State(shared): State<Shared>) -> Response {

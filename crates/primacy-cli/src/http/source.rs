@@ -1,10 +1,11 @@
 //! How the candidate stands of which the server tells.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use primacy::metrics::CandidateMetrics;
 use primacy::store::{Store, StoreError, Why};
-use primacy::{Election, ElectionName, Label, Phase, Status, Token, clock};
+use primacy::{Candidate, Election, ElectionName, GroupStatus, Label, Phase, Status, Token, clock};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -17,8 +18,26 @@ pub(crate) struct CandidateSource {
     election: ElectionName,
     store: Arc<dyn Store>,
     label: Label,
-    status: watch::Receiver<Status>,
+    state: CandidateState,
     led: watch::Receiver<Option<CurrentLeadership>>,
+    started: SystemTime,
+}
+
+/// What a candidate tells of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct CandidateState {
+    /// How it stands.
+    pub(crate) status: watch::Receiver<Status>,
+    /// How its process takes part by the `registers` protocol, if it does.
+    pub(crate) group: Option<watch::Receiver<GroupStatus>>,
+    /// What it has counted.
+    pub(crate) counted: Arc<CandidateMetrics>,
+}
+
+impl CandidateState {
+    pub(crate) fn of(candidate: &Candidate) -> Self {
+        Self { status: candidate.status(), group: candidate.group_status(), counted: candidate.metrics() }
+    }
 }
 
 /// A leadership that this process has, or had until a moment ago.
@@ -56,22 +75,48 @@ pub(super) struct StandingReply {
 }
 
 impl CandidateSource {
+    #[expect(clippy::disallowed_methods, reason = "when the process began is for people")]
     pub(crate) fn new(
         election: &Election,
         label: &Label,
-        status: watch::Receiver<Status>,
+        state: CandidateState,
         led: watch::Receiver<Option<CurrentLeadership>>,
     ) -> Self {
-        let (name, store) = (election.name().clone(), Arc::clone(election.store()));
-        Self { election: name, store, label: label.clone(), status, led }
+        Self {
+            election: election.name().clone(),
+            store: Arc::clone(election.store()),
+            label: label.clone(),
+            state,
+            led,
+            started: SystemTime::now(),
+        }
     }
 
     pub(super) const fn election(&self) -> &ElectionName {
         &self.election
     }
 
+    pub(super) const fn label(&self) -> &Label {
+        &self.label
+    }
+
     pub(super) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
+    }
+
+    /// What it has counted.
+    pub(super) fn counted(&self) -> Arc<CandidateMetrics> {
+        Arc::clone(&self.state.counted)
+    }
+
+    /// How its process takes part by the `registers` protocol, if it does.
+    pub(super) fn group(&self) -> Option<GroupStatus> {
+        self.state.group.as_ref().map(|status| status.borrow().clone())
+    }
+
+    /// When it began.
+    pub(super) const fn started(&self) -> SystemTime {
+        self.started
     }
 
     /// How it stands now. Its warden tells the program to stop by the clock, whatever was heard last, and it leads until then.
@@ -79,7 +124,7 @@ impl CandidateSource {
         if let Some(CurrentLeadership { token, phases }) = &*self.led.borrow() {
             let phase = phases.borrow();
             let remaining = match &*phase {
-                Phase::Leading { until, timing, .. } => (*until - timing.kill() - timing.grace()).since(clock::now()),
+                Phase::Leading { until, timing, .. } => timing.stop_at(*until).since(clock::now()),
                 _ => Duration::ZERO,
             };
             if !remaining.is_zero() {
@@ -88,7 +133,7 @@ impl CandidateSource {
             let why = phase.stop_reason().map_or_else(|| "the lease runs out".to_owned(), ToString::to_string);
             return Standing::Stops { token: Some(*token), why };
         }
-        match &*self.status.borrow() {
+        match &*self.state.status.borrow() {
             Status::Waiting { why, .. } => Standing::Waits { why: format!("this candidate {why}") },
             Status::Leading { token, .. } => Standing::Stops {
                 token: Some(*token),
@@ -123,7 +168,7 @@ impl CandidateSource {
     /// Why it does not reach its store, if it does not.
     pub(super) fn trouble(&self) -> Option<String> {
         let told = |error: &StoreError| Failure::unavailable(error.to_string()).to_string();
-        match &*self.status.borrow() {
+        match &*self.state.status.borrow() {
             Status::Waiting { trouble: Some(trouble), .. } | Status::Leading { trouble: Some(trouble), .. } => {
                 Some(told(&trouble.error))
             }

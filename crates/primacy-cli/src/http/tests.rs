@@ -8,7 +8,7 @@ use primacy::store::{EndReason, Version, Why};
 use primacy::{Election, Label, Phase, Status, Timing, TimingSettings, Token, clock};
 use tokio::sync::watch;
 
-use super::source::{CandidateSource, CurrentLeadership, Standing};
+use super::source::{CandidateSource, CandidateState, CurrentLeadership, Standing};
 
 fn token(number: u64) -> Token {
     Token::new(number).expect("it is small")
@@ -20,7 +20,8 @@ fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let waiting = || Status::Waiting { why: Why::Asking, leader: None, trouble: None };
     let (status, told) = watch::channel(waiting());
     let (led, leads) = watch::channel(None);
-    let candidate = CandidateSource::new(&election, &Label::new("a").expect("a label"), told, leads);
+    let state = CandidateState { status: told, group: None, counted: Arc::default() };
+    let candidate = CandidateSource::new(&election, &Label::new("a").expect("a label"), state, leads);
     assert!(matches!(candidate.standing(), Standing::Waits { .. }));
 
     let timing = Timing::new(TimingSettings::for_program(Duration::from_secs(10))).expect("the usual one");

@@ -146,6 +146,10 @@ impl Reach {
 
     /// The same for an answer that can be done without: none if the only attempt fails.
     pub(crate) async fn members_if_told(&mut self) -> Option<Members> {
+        // A refusal would cost the connection.
+        if !self.store.keeps_registers() {
+            return None;
+        }
         let election = self.election.clone();
         let answer =
             self.attempt(Bounds::ALONE, &mut async |admin: &mut dyn Admin| admin.members(&election).await).await;

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
-use crate::http::{CandidateSource, CurrentLeadership};
+use crate::http::{CandidateSource, CandidateState, CurrentLeadership};
 use crate::output::logging;
 use crate::output::span::span;
 use crate::panics;
@@ -48,7 +48,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let (led, leads) = watch::channel(None);
         let mut http = None;
         if let Some(listener) = job.http.take() {
-            let told = CandidateSource::new(&job.election, &job.candidate.label, candidate.status(), leads);
+            let told = CandidateSource::new(&job.election, &job.candidate.label, CandidateState::of(&candidate), leads);
             let served = listener.serve(told);
             http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }

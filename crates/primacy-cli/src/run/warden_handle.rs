@@ -150,11 +150,10 @@ impl AttachedWarden {
 impl Deadlines {
     /// The deadlines of a lease that is believed until `until`.
     pub(super) fn of(until: primacy::Instant, version: primacy::store::Version, timing: &primacy::Timing) -> Self {
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        let kill_at = primacy::clock::to_boot_nanos(until).saturating_sub(nanos(timing.kill()));
+        let nanos = primacy::clock::to_boot_nanos;
         // The runner's own word comes first, unless it hangs; and of a short grace in a long lease something is left.
         let behind = (timing.kill() / 2).min(timing.grace() / 2);
-        let stop_at = kill_at.saturating_sub(nanos(timing.grace())).saturating_add(nanos(behind));
+        let (stop_at, kill_at) = (nanos(timing.stop_at(until) + behind), nanos(timing.kill_at(until)));
         Self { stop_at, kill_at, token: version.token.get(), beat: version.beat }
     }
 }

@@ -9,6 +9,7 @@ mod isolate;
 #[cfg(feature = "kv")]
 mod kv;
 mod lifecycle;
+mod metrics;
 #[cfg(feature = "kv")]
 mod nodes;
 mod operators;
@@ -23,6 +24,7 @@ mod registers;
 mod rights;
 mod strangers;
 mod tap;
+mod telling;
 mod trouble;
 mod voters;
 mod wardens;

@@ -71,7 +71,7 @@ impl Deadline {
 /// When the work must be gone: early enough for others to see it gone before the lease ends.
 fn end(leadership: &Leadership) -> Instant {
     match &*leadership.phases().borrow() {
-        Phase::Leading { until, timing, .. } => *until - timing.kill(),
+        Phase::Leading { until, timing, .. } => timing.kill_at(*until),
         Phase::Draining { by, .. } => *by,
         Phase::Overdue { .. } | Phase::Ended { .. } => Instant::ZERO,
     }

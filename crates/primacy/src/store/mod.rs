@@ -140,6 +140,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Err(no_registers())))
     }
 
+    /// Whether it may keep registers: one that says no refuses what concerns them, and need not be asked.
+    fn keeps_registers(&self) -> bool {
+        true
+    }
+
     /// Opens a connection for observers and operators. Does not create anything.
     fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>>;
 

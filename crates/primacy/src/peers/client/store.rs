@@ -170,6 +170,10 @@ impl Store for PeersStore {
         Box::pin(std::future::ready(Err(no_registers())))
     }
 
+    fn keeps_registers(&self) -> bool {
+        false
+    }
+
     fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.endpoints, "an observer", None).await?;
