@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::secret;
 pub(crate) use colour::Colour;
 use http::HttpArgs;
+pub(crate) use log_format::LogFormat;
 use pages::{CompletionsArgs, ManArgs};
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
@@ -25,6 +26,7 @@ pub(crate) mod examples;
 pub(crate) mod http;
 pub(crate) mod kv;
 pub(crate) mod log_filter;
+mod log_format;
 pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod preference;
@@ -104,6 +106,9 @@ pub(crate) struct Common {
     /// When to use colour
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto, hide_short_help = true)]
     pub(crate) color: Colour,
+    /// How to write the log, on standard error: for people, or as JSON, an object on each line
+    #[arg(long, global = true, value_enum, value_name = "FORM", env = "PRIMACY_LOG_FORMAT", default_value_t = LogFormat::Text, hide_short_help = true)]
+    pub(crate) log_format: LogFormat,
     /// Print help on one screen
     #[arg(short, long, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,

@@ -7,6 +7,7 @@ mod commands;
 mod failure;
 mod foreign_text;
 mod http;
+mod order;
 mod output;
 mod panics;
 mod reach;

@@ -28,7 +28,7 @@ pub enum CallKind {
 
 impl CallKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Look, Self::Acquire, Self::Renew, Self::Release, Self::Leave];
+    pub const ALL: &[Self] = &[Self::Look, Self::Acquire, Self::Renew, Self::Release, Self::Leave];
 
     const fn of(request: &Request) -> Self {
         match request {
@@ -70,7 +70,7 @@ pub enum CallEnd {
 
 impl CallEnd {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Answered, Self::Unreachable, Self::Unknown, Self::Unusable, Self::Late];
+    pub const ALL: &[Self] = &[Self::Answered, Self::Unreachable, Self::Unknown, Self::Unusable, Self::Late];
 
     const fn of<T>(result: &Result<T, StoreError>) -> Self {
         match result {

@@ -2,8 +2,8 @@
 
 use primacy::store::{ForgetOutcome, Hindrance};
 
-use super::pause::no_such_election;
 use crate::failure::Failure;
+use crate::order::pause::no_such_election;
 use crate::output::Output;
 use crate::output::namesakes::named;
 use crate::output::schema::{self, SCHEMA, State};

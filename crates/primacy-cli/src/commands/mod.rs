@@ -4,11 +4,12 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use crate::cli::usage::Refusal;
-use crate::cli::{Colour, Command, Common, store_url};
+use crate::cli::{Colour, Command, Common, LogFormat, store_url};
 use crate::failure::{Failure, code};
+use crate::order::pause::{self, Switch};
+use crate::order::{OperatorOrder, handover};
 use crate::output::{self, Output, logging};
 use crate::reach::Reach;
-use operator_order::OperatorOrder;
 use tokio::runtime::Runtime;
 
 mod clocks;
@@ -21,11 +22,7 @@ mod history;
 mod kv;
 mod list;
 mod members;
-mod operator_order;
-mod orders;
-mod outcome;
 mod pages;
-mod pause;
 mod peer;
 mod schema;
 mod simulate;
@@ -79,7 +76,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::plain_failure(&failure);
+            output::plain_failure(LogFormat::Text, &failure);
             failure.exit_code()
         }
     }
@@ -107,11 +104,11 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::History(args) => history::run(&args, &mut reach, output).await,
             Command::Promote(args) => {
                 let wanted = OperatorOrder::Promote(args.successor);
-                orders::run(wanted, &args.order, &mut reach, output).await
+                handover::run(wanted, &args.order, &mut reach, output).await
             }
-            Command::Depose(args) => orders::run(OperatorOrder::Depose, &args, &mut reach, output).await,
-            Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
-            Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
+            Command::Depose(args) => handover::run(OperatorOrder::Depose, &args, &mut reach, output).await,
+            Command::Pause => pause::run(Switch::Pause, &mut reach, output).await,
+            Command::Resume => pause::run(Switch::Resume, &mut reach, output).await,
             Command::Forget(_) => forget::run(&mut reach, output).await,
             Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
             #[cfg(feature = "kv")]

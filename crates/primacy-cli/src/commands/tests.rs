@@ -5,12 +5,11 @@ use std::time::Duration;
 use primacy::store::{Order, OrderKind, OrderOutcome, Snapshot, StoreError};
 
 use super::fake::{FakeStore, Script};
-use super::operator_order::OperatorOrder;
-use super::orders;
-use super::pause::{self, Switch};
 use super::{status, watch};
 use crate::cli::{OrderArgs, StatusArgs, WatchArgs};
 use crate::failure::Failure;
+use crate::order::pause::{self, Switch};
+use crate::order::{OperatorOrder, handover};
 use crate::output::sample::*;
 use crate::output::testing::captured;
 use crate::reach::Reach;
@@ -44,7 +43,7 @@ fn taken_by(n: u8) -> Snapshot {
 
 async fn order(wanted: OperatorOrder, args: &OrderArgs, store: &FakeStore) -> (Result<u8, Failure>, String, String) {
     let (mut output, out, err) = captured(false);
-    let ended = orders::run(wanted, args, &mut reach(store), &mut output).await;
+    let ended = handover::run(wanted, args, &mut reach(store), &mut output).await;
     (ended, out.text(), err.text())
 }
 

@@ -1,10 +1,11 @@
 //! `--http`: who leads, for load balancers, scripts and people.
 //!
-//! The server only reads, and has a thread of its own: whatever its clients do, no renewal waits for them. The manual's page on
-//! HTTP says what it answers, and who may ask.
+//! The server has a thread of its own: whatever its clients do, no renewal waits for them. The manual's page on HTTP says what it
+//! answers, and who may ask and order.
 
 mod answers;
 mod metrics;
+mod orders;
 mod questions;
 mod routes;
 mod source;
@@ -28,6 +29,7 @@ use tracing::{debug, error};
 use crate::cli::http::HttpArgs;
 use crate::failure::Failure;
 use crate::panics;
+use orders::OrderSecret;
 use questions::Questions;
 pub(crate) use source::{CandidateSource, CandidateState, CurrentLeadership};
 
@@ -46,18 +48,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where it listens.
 #[derive(Debug)]
-pub(crate) struct HttpListener(TcpListener);
+pub(crate) struct HttpListener {
+    listener: TcpListener,
+    /// Nobody may order anything without one.
+    secret: Option<OrderSecret>,
+}
 
 impl HttpListener {
     /// Listens, if that was asked for. Connections wait until it [serves](Self::serve).
     ///
     /// # Errors
-    /// If something else listens there.
+    /// If something else listens there, or the token of orders cannot be had.
     pub(crate) fn bind(args: &HttpArgs) -> Result<Option<Self>, Failure> {
         let Some(address) = args.http else { return Ok(None) };
+        let secret = OrderSecret::of(args)?;
         let bound = TcpListener::bind(address);
         let bound = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        bound.map(|listener| Some(Self(listener))).map_err(|error| {
+        bound.map(|listener| Some(Self { listener, secret })).map_err(|error| {
             Failure::unavailable(format!("--http {address}: {error}"))
                 .with("end what listens there, or choose another address")
         })
@@ -82,12 +89,13 @@ impl HttpListener {
     /// # Errors
     /// If the system gives no thread or event queue.
     pub(crate) fn serve(self, candidate: CandidateSource) -> io::Result<SocketAddr> {
-        let address = self.0.local_addr()?;
+        let address = self.listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let candidate = Arc::new(candidate);
         let serve = move || {
-            while let Ok(listener) = self.0.try_clone() {
-                let serving = || runtime.block_on(serve(listener, address, Arc::clone(&candidate)));
+            while let Ok(listener) = self.listener.try_clone() {
+                let serving =
+                    || runtime.block_on(serve(listener, address, Arc::clone(&candidate), self.secret.clone()));
                 if catch_unwind(AssertUnwindSafe(serving)).is_ok() {
                     return;
                 }
@@ -100,13 +108,18 @@ impl HttpListener {
     }
 }
 
-async fn serve(listener: TcpListener, address: SocketAddr, candidate: Arc<CandidateSource>) {
+async fn serve(
+    listener: TcpListener,
+    address: SocketAddr,
+    candidate: Arc<CandidateSource>,
+    secret: Option<OrderSecret>,
+) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error!(%error, "HTTP is not served"),
     };
     let (questions, answering) = Questions::new(Arc::clone(&candidate));
-    let routes = routes::router(candidate, questions, address.ip());
+    let routes = routes::router(candidate, questions, secret, address.ip());
     let places = Arc::new(Semaphore::new(connections_max()));
     let connections = async {
         loop {

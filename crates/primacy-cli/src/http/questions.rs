@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{json, refused};
 use super::metrics;
+use super::orders::HttpOrder;
 use super::source::CandidateSource;
 use crate::failure::Failure;
 use crate::output::schema::{List, Millis, SCHEMA};
@@ -29,8 +30,8 @@ const WAITING_MAX: usize = 64;
 /// How many leaderships are told at most.
 pub(super) const HISTORY_MAX: u32 = 200;
 
-/// What a client wants to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a client wants to know, or to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// The elections of this process.
     Elections,
@@ -40,6 +41,8 @@ pub(super) enum Question {
     History(u32),
     /// What can be counted and measured of all this.
     Metrics,
+    /// That something be done.
+    Order(HttpOrder),
 }
 
 /// Brings questions to the task that asks them.
@@ -56,13 +59,19 @@ impl Questions {
 
     /// The answer, or why there is none.
     pub(super) async fn ask(&self, question: Question) -> Response {
+        let late = match &question {
+            Question::Order(_) => {
+                "the store has not answered in time, and it is unknown whether the order was written: look, and order again"
+            }
+            _ => "the store has not answered in time",
+        };
         let (tell, told) = oneshot::channel();
         if self.0.try_send((question, tell)).is_err() {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "too many ask at once: ask again");
         }
         match tokio::time::timeout(PATIENCE, told).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "the store has not answered in time"),
+            Ok(Err(_)) | Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, late),
         }
     }
 }
@@ -113,6 +122,11 @@ async fn answer(
                 };
                 seen = Some(known);
                 told
+            }
+            Question::Order(order) => {
+                // What was known is no longer so.
+                (seen, past) = (None, None);
+                order.give(&mut reach).await
             }
             Question::History(limit) => {
                 let known = match past.take().filter(CachedAnswer::is_fresh) {

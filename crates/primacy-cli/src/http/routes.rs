@@ -4,14 +4,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, Query, Request, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
+use super::orders::{self, BODY_MAX, HttpOrder, OrderSecret};
 use super::questions::{HISTORY_MAX, Question, Questions};
 use super::source::{CandidateSource, Standing};
 use crate::output::schema::SCHEMA;
@@ -24,13 +26,20 @@ const HISTORY_USUAL: u32 = 20;
 struct Shared {
     candidate: Arc<CandidateSource>,
     questions: Questions,
+    secret: Option<OrderSecret>,
 }
 
-pub(super) fn router(candidate: Arc<CandidateSource>, questions: Questions, listens_on: IpAddr) -> Router {
+pub(super) fn router(
+    candidate: Arc<CandidateSource>,
+    questions: Questions,
+    secret: Option<OrderSecret>,
+    listens_on: IpAddr,
+) -> Router {
     let routes = Router::new()
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
         .route("/v1/elections/{name}/history", get(history))
+        .route("/v1/elections/{name}/{order}", post(order).layer(DefaultBodyLimit::max(BODY_MAX)))
         .route("/metrics", get(metrics))
         .route("/leader", probe(leader))
         .route("/primary", probe(leader))
@@ -42,13 +51,13 @@ pub(super) fn router(candidate: Arc<CandidateSource>, questions: Questions, list
             refused(StatusCode::NOT_FOUND, "there is nothing here; /leader tells whether this candidate leads")
         })
         .method_not_allowed_fallback(async || {
-            refused(StatusCode::METHOD_NOT_ALLOWED, "this server only tells: ask with GET, HEAD or OPTIONS")
+            refused(StatusCode::METHOD_NOT_ALLOWED, "ask with GET, HEAD or OPTIONS; order with POST to /v1/elections/NAME/ and promote, depose, pause or resume")
         });
     let routes = match listens_on.is_loopback() {
         true => routes.layer(middleware::from_fn(refuse_other_hosts)),
         false => routes,
     };
-    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidate, questions })
+    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidate, questions, secret })
 }
 
 /// By any method that a load balancer may use.
@@ -120,6 +129,22 @@ async fn history(
         return refused(StatusCode::BAD_REQUEST, &format!("limit={limit}: choose 1 to {HISTORY_MAX}"));
     }
     ask(&shared, Some(&name), Question::History(limit)).await
+}
+
+/// Who may order is asked first: a stranger learns nothing else.
+async fn order(
+    State(shared): State<Shared>,
+    Path((name, word)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Err(refused) = orders::may_order(shared.secret.as_ref(), &headers) {
+        return *refused;
+    }
+    match HttpOrder::read(&word, &body) {
+        Ok(order) => ask(&shared, Some(&name), Question::Order(order)).await,
+        Err(why) => refused(StatusCode::BAD_REQUEST, &why),
+    }
 }
 
 async fn ask(shared: &Shared, name: Option<&str>, question: Question) -> Response {

@@ -8,7 +8,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
 use super::throttle::Throttle;
-use crate::cli::{Common, log_filter};
+use crate::cli::{Common, LogFormat, log_filter};
+use crate::failure::Failure;
 
 /// What a command that only looks or orders logs by itself: what it has to say is its output.
 pub(crate) const OBSERVING: &str = "error";
@@ -43,12 +44,29 @@ fn subscribe(common: &Common, level: &str) {
     let filter = log_filter::from_environment().ok().flatten().unwrap_or_else(|| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(super::coloured(common.color, io::stderr().is_terminal()))
+        .with_ansi(common.log_format == LogFormat::Text && super::coloured(common.color, io::stderr().is_terminal()))
         .with_target(false)
         // A log that cannot be written is no reason to panic: the leader's program is watched all the same.
-        .log_internal_errors(false)
-        .with_filter(Throttle::default());
+        .log_internal_errors(false);
+    let lines = match common.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+    };
+    let lines = lines.with_filter(Throttle::default());
     let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
     // It fails only where there is a log already.
     drop(started);
+}
+
+/// Why a process ends, on standard error, always: for people, or as a line of a log in JSON.
+pub(crate) fn last_words(log: &mut dyn io::Write, form: LogFormat, failure: &Failure) {
+    // Standard error may be closed; the exit code tells as well.
+    let _ = match form {
+        LogFormat::Text => writeln!(log, "primacy: {failure}"),
+        LogFormat::Json => {
+            let line =
+                serde_json::json!({ "level": "ERROR", "message": failure.to_string(), "exit_code": failure.code });
+            writeln!(log, "{line}")
+        }
+    };
 }

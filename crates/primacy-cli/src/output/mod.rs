@@ -1,10 +1,12 @@
 //! What people and scripts see: text for a terminal, JSON for programs, one line for each failure.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal as _, Write};
+use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::cli::{Colour, Common};
+use crate::cli::{Colour, Common, LogFormat};
 use crate::failure::{Failure, code};
 use style::Palette;
 
@@ -39,6 +41,7 @@ pub(crate) struct Output {
     live: bool,
     drawn: bool,
     closed: bool,
+    log_format: LogFormat,
 }
 
 impl Output {
@@ -54,7 +57,25 @@ impl Output {
             palette: Palette::new(coloured(common.color, io::stdout().is_terminal())),
             drawn: false,
             closed: false,
+            log_format: common.log_format,
         }
+    }
+
+    /// Results for programs, into memory; remarks are left out.
+    pub(crate) fn collected() -> (Self, Collected) {
+        let collected = Collected::default();
+        let output = Self {
+            out: Box::new(collected.clone()),
+            err: Box::new(io::sink()),
+            json: true,
+            quiet: true,
+            palette: Palette::new(false),
+            live: false,
+            drawn: false,
+            closed: false,
+            log_format: LogFormat::Text,
+        };
+        (output, collected)
     }
 
     /// Whether the reader of the results has gone. Found out by writing.
@@ -104,7 +125,7 @@ impl Output {
     /// A failure, on standard error, always.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         self.erase();
-        let _ = writeln!(self.err, "primacy: {failure}");
+        logging::last_words(&mut self.err, self.log_format, failure);
     }
 
     /// What is going on right now: a line on the terminal that the next one replaces.
@@ -140,6 +161,28 @@ impl Output {
     }
 }
 
+/// What was printed into memory.
+#[derive(Clone, Default)]
+pub(crate) struct Collected(Rc<RefCell<Vec<u8>>>);
+
+impl Collected {
+    /// All of it so far.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.0.take()
+    }
+}
+
+impl Write for Collected {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Prints a page before there is an [`Output`].
 pub(crate) fn plain_page(page: &str) -> Result<(), Failure> {
     let mut out = io::stdout();
@@ -149,9 +192,9 @@ pub(crate) fn plain_page(page: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints a failure before, or without, an [`Output`]. A standard error that is closed is no further failure.
-pub(crate) fn plain_failure(failure: &Failure) {
-    let _ = writeln!(io::stderr(), "primacy: {failure}");
+/// Prints a failure before, or without, an [`Output`].
+pub(crate) fn plain_failure(log_format: LogFormat, failure: &Failure) {
+    logging::last_words(&mut io::stderr(), log_format, failure);
 }
 
 fn cannot_write(why: &str) -> Failure {
@@ -173,42 +216,17 @@ pub(crate) mod testing {
     //! An output that tests can read.
 
     use super::*;
-    use std::cell::RefCell;
-    use std::rc::Rc;
 
-    #[derive(Clone, Default)]
-    pub(crate) struct Sink(Rc<RefCell<Vec<u8>>>);
-
-    impl Sink {
+    impl Collected {
         pub(crate) fn text(&self) -> String {
             String::from_utf8(self.0.borrow().clone()).expect("output is UTF-8")
         }
     }
 
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.borrow_mut().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    pub(crate) fn captured(json: bool) -> (Output, Sink, Sink) {
-        let (out, err) = (Sink::default(), Sink::default());
-        let output = Output {
-            out: Box::new(out.clone()),
-            err: Box::new(err.clone()),
-            json,
-            quiet: false,
-            palette: Palette::new(false),
-            live: false,
-            drawn: false,
-            closed: false,
-        };
-        (output, out, err)
+    /// With results and remarks.
+    pub(crate) fn captured(json: bool) -> (Output, Collected, Collected) {
+        let ((output, out), err) = (Output::collected(), Collected::default());
+        (Output { err: Box::new(err.clone()), json, quiet: false, ..output }, out, err)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs a program on exactly one of several machines: `primacy run`, and the warden that outlives it.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use primacy::{CandidateConfig, Election, Fleet};
 
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, store_url};
+use crate::failure::Failure;
 use crate::http::HttpListener;
-use crate::output::logging;
+use crate::output::{self, logging};
 use program::Rights;
 
 pub(crate) mod command_poll;
@@ -108,8 +109,7 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
     match ended {
         Ok(code) => ExitCode::from(code),
         Err(refusal) => {
-            // Standard error may be closed; the exit code tells as well.
-            let _ = writeln!(io::stderr(), "primacy: {}", refusal.message);
+            output::plain_failure(common.log_format, &Failure::new(refusal.code, refusal.message));
             ExitCode::from(refusal.code)
         }
     }
@@ -117,7 +117,7 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
 
 /// Everything that can be refused before anything is started.
 fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
-    let usage = |failure: crate::failure::Failure| Refusal::new(2, failure.to_string());
+    let usage = |failure: Failure| Refusal::new(2, failure.to_string());
     let label = args.label();
     let Part { timing, protocol, preference } = args.part(&label).map_err(usage)?;
     HttpListener::check(&args.http).map_err(usage)?;

@@ -21,6 +21,8 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use nix::unistd::Pid;
 use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
+use crate::cli::http::TOKEN_VARIABLE;
+
 use super::handover;
 use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses, ProcessTree};
@@ -289,6 +291,8 @@ impl Warden {
             .env("PRIMACY_ELECTION", &self.hello.election)
             .env("PRIMACY_NAME", &self.hello.label)
             .env("PRIMACY_TOKEN", token.to_string())
+            // It is for those who order, not for what they order.
+            .env_remove(TOKEN_VARIABLE)
             .stdin(Stdio::from(self.stdin.try_clone()?))
             .process_group(0)
             .spawn()?;

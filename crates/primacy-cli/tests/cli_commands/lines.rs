@@ -44,6 +44,7 @@ use Way::{Alone, Lasts, Led, MariaDb, No, Peers, Postgres, Says};
 const BUILDS: &str = "builds the workspace or runs all of its tests, this one too";
 const README_EXAMPLE: &str = "processes::peers runs the README's example as a whole";
 const NODES: &str = "processes::kv runs nodes like this, on ports that are free";
+const ORDERS: &str = "processes::http_orders orders like this, on ports that are free";
 const FORM: &str = "a form with a place to fill in: each part of it is in the line of an example";
 
 /// The lines in blocks, without what is behind `   #`.
@@ -142,6 +143,13 @@ const LINES: &[(&str, Way)] = &[
     // docs/manual/http.md
     ("primacy run --http 127.0.0.1:8008 -- ./service --port 8080", Alone(0)),
     ("curl -i http://127.0.0.1:8008/leader", No("processes::http asks candidates like this, on ports that are free")),
+    ("openssl rand -hex 32 > order-token && chmod 600 order-token", Alone(0)),
+    ("primacy run --http 127.0.0.1:8008 --http-token-file order-token -- ./service", No(ORDERS)),
+    (
+        "curl -H \"Authorization: Bearer $(cat order-token)\" -d '{\"candidate\": \"web-2\", \"token\": 7}' \
+         http://127.0.0.1:8008/v1/elections/default/promote",
+        No(ORDERS),
+    ),
     ("primacy status --json --explain", Led(0)),
     // docs/manual/kv.md, and the others about nodes
     ("primacy kv status", Alone(69)),

@@ -171,8 +171,8 @@ fn what_is_not_meant_for_it_is_refused_with_a_sentence() {
         (404, first.get("/v1/elections/billing"), "the election default alone"),
         (404, first.get("/leader?election=billing"), "the election default alone"),
         (404, first.get("/etc/passwd"), "nothing here"),
-        (405, first.by("POST", "/leader"), "only tells"),
-        (405, first.by("DELETE", "/v1/elections/default"), "only tells"),
+        (405, first.by("POST", "/leader"), "ask with GET"),
+        (405, first.by("DELETE", "/v1/elections/default"), "ask with GET"),
         (400, first.get("/v1/elections/default/history?limit=0"), "choose 1 to"),
         (
             403,

@@ -5,6 +5,7 @@
 mod deaths;
 mod host_socket;
 mod http;
+mod http_orders;
 mod isolate;
 #[cfg(feature = "kv")]
 mod kv;

@@ -116,3 +116,24 @@ fn each_time_that_a_store_goes_and_comes_back_is_told_of() {
         led = next;
     }
 }
+
+#[test]
+fn a_log_in_json_has_an_object_on_each_line_the_last_words_too() {
+    let mut world = World::new();
+    let mut first = start(&world, "a", &[SHORT, &["--log-format", "json"]].concat(), &[]);
+    world.expect_start_after(0);
+    first.send(Signal::SIGTERM);
+    first.wait();
+    let log = said(&world, "a");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {log}"))).collect();
+    assert!(lines.iter().all(|line| line["level"] == "INFO" && line["timestamp"].is_string()), "{log}");
+    assert!(lines.iter().any(|line| line["message"] == "this candidate leads default with token 1"), "{log}");
+    for form in ["json", ""] {
+        let mut refused = world.primacy(["run", "--store", "sqlite:/nowhere/primacy.db", "--wait", "0s", "--", "true"]);
+        let refused = refused.env("PRIMACY_LOG_FORMAT", form).output().expect("it starts");
+        let words = String::from_utf8(refused.stderr).expect("UTF-8");
+        let line: Option<serde_json::Value> = serde_json::from_str(&words).ok();
+        assert_eq!(line.map(|line| line["exit_code"].clone()), (form == "json").then(|| 69.into()), "{words}");
+    }
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::statvfs::statvfs;
 use primacy::peers::{Links, Peer, PeerAddress, PeerError, PeerSettings};
+use primacy::store::BoxFuture;
 use primacy::{Label, Timing};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -118,12 +119,18 @@ async fn run_with(
     let backend: Rc<dyn Backend> = Rc::clone(&core) as _;
     let serving = clients.serve(backend, async move { _ = ends.await });
     tokio::pin!(serving);
-    events(&Event::Ready);
+    // Clients are served already, and wait. But until the voters have met none of them can be lost.
+    let met = async {
+        votes.met().await;
+        events(&Event::Ready);
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = &mut serving => {}
         error = &mut failed => return Err(error),
         error = &mut stopped => return Err(error),
         () = &mut stop => {}
+        () = met => {}
     }
     info!("the node ends: its leaderships are handed over");
     let ending = async {
@@ -245,6 +252,7 @@ impl Drop for Tasks {
 struct Votes {
     stop: Option<oneshot::Sender<()>>,
     error: RefCell<Option<oneshot::Receiver<PeerError>>>,
+    met: RefCell<Option<BoxFuture<'static, ()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -262,7 +270,8 @@ impl Votes {
                 match Peer::start_with_links(settings).await {
                     Ok((peer, links)) => {
                         let address = peer.address().to_string();
-                        if started.send(Ok((links, address))).is_err() {
+                        let met: BoxFuture<'static, ()> = Box::pin(peer.founded());
+                        if started.send(Ok((links, address, met))).is_err() {
                             return;
                         }
                         tokio::select! {
@@ -275,9 +284,20 @@ impl Votes {
             });
         };
         let thread = Builder::new().name("primacy-kv-vote".into()).spawn(votes).map_err(NodeError::Thread)?;
-        let (links, address) = has_started.await.unwrap_or(Err(NodeError::VoterGone))?;
-        let votes = Self { stop: Some(stop), error: RefCell::new(Some(error)), thread: Some(thread) };
+        let (links, address, met) = has_started.await.unwrap_or(Err(NodeError::VoterGone))?;
+        let (error, met) = (RefCell::new(Some(error)), RefCell::new(Some(met)));
+        let votes = Self { stop: Some(stop), error, met, thread: Some(thread) };
         Ok((votes, links, address))
+    }
+
+    /// Waits until all voters have met, now or before.
+    fn met(&self) -> impl Future<Output = ()> + use<> {
+        let met = self.met.borrow_mut().take();
+        async move {
+            if let Some(met) = met {
+                met.await;
+            }
+        }
     }
 
     /// Waits until it votes no more, and tells why.

@@ -53,7 +53,7 @@ pub enum Event {
         /// For what, and what to do.
         why: String,
     },
-    /// Its clients are served.
+    /// Its clients are served, and the voters have met: a minority of the nodes may be lost.
     Ready,
     /// It was granted a group's election.
     Granted {

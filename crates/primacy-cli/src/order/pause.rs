@@ -11,7 +11,7 @@ use crate::reach::Reach;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Switch {
+pub(crate) enum Switch {
     Pause,
     Resume,
 }
@@ -32,7 +32,7 @@ impl Switch {
     }
 }
 
-pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
+pub(crate) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     // Twice is once: neither needs to insist on a token after an attempt without an answer, but the order's answer
     // then says "already".
     let order = Order { kind: switch.kind(), token: None };
@@ -74,7 +74,7 @@ pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
 }
 
 /// Why an order about an election without any candidate was refused.
-pub(super) fn no_such_election(reach: &Reach) -> Failure {
+pub(crate) fn no_such_election(reach: &Reach) -> Failure {
     Failure::refused(format!(
         "nobody has ever campaigned in the election {} in {}; nothing was changed (see primacy list)",
         reach.election(),

@@ -5,7 +5,7 @@ use primacy::store::{HandoverRequest, Holder, OrderKind};
 
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OperatorOrder {
+pub(crate) enum OperatorOrder {
     /// The candidate with this label, or with this id.
     Promote(Label),
     /// Anybody else.

@@ -48,7 +48,7 @@ enum Decision {
     Refuse(Refusal),
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     wanted: OperatorOrder,
     args: &OrderArgs,
     reach: &mut Reach,

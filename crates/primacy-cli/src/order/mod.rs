@@ -1,0 +1,8 @@
+//! Orders of operators into an election's record, and what comes of them: the same for commands and over HTTP.
+
+pub(crate) mod handover;
+mod operator_order;
+mod outcome;
+pub(crate) mod pause;
+
+pub(crate) use operator_order::OperatorOrder;
