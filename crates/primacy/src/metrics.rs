@@ -185,7 +185,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    const BOUNDS_MS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
+    const BOUNDS_MS: [u64; 16] =
+        [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000];
 
     fn add(&self, span: Duration) {
         let place = Self::BOUNDS_MS.iter().position(|bound| span <= Duration::from_millis(*bound));

@@ -3,7 +3,7 @@
 use primacy::store::{ForgetOutcome, Hindrance};
 
 use crate::failure::Failure;
-use crate::order::pause::no_such_election;
+use crate::order::no_such_election;
 use crate::output::Output;
 use crate::output::namesakes::named;
 use crate::output::schema::{self, SCHEMA, State};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::panics;
 use orders::OrderSecret;
 use questions::Questions;
+use routes::Client;
 pub(crate) use source::{CandidateSource, CandidateState, CurrentLeadership};
 
 /// How many connections are served at once, at most, and at most which part of the files that the process may have open. More wait
@@ -125,7 +126,10 @@ async fn serve(
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(connection(stream, routes.clone(), place))),
+                Ok((stream, client)) => {
+                    let routes = routes.clone().layer(Extension(Client(client)));
+                    drop(tokio::spawn(connection(stream, routes, place)));
+                }
                 // There are too many open files, perhaps: those of connections are closed in time.
                 Err(error) => {
                     debug!(%error, "a connection of HTTP cannot be taken");

@@ -1,6 +1,8 @@
 //! What clients order: who may, what they say, and how it is answered.
 
+use std::fmt;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use primacy::{Label, Token};
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
+use tracing::{info, warn};
 
 use super::answers::refused;
 use crate::cli::OrderArgs;
@@ -29,8 +32,8 @@ pub(super) const BODY_MAX: usize = 4 << 10;
 #[derive(Clone)]
 pub(crate) struct OrderSecret(Arc<str>);
 
-impl std::fmt::Debug for OrderSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for OrderSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OrderSecret")
     }
 }
@@ -75,7 +78,11 @@ impl OrderSecret {
 }
 
 /// Whether a client may give orders. What is refused is logged: it may be an attack.
-pub(super) fn may_order(secret: Option<&OrderSecret>, headers: &HeaderMap) -> Result<(), Box<Response>> {
+pub(super) fn may_order(
+    secret: Option<&OrderSecret>,
+    headers: &HeaderMap,
+    client: SocketAddr,
+) -> Result<(), Box<Response>> {
     let Some(secret) = secret else {
         let why =
             format!("orders are not taken here: start this process with --http-token-file, or with {TOKEN_VARIABLE}");
@@ -93,10 +100,16 @@ pub(super) fn may_order(secret: Option<&OrderSecret>, headers: &HeaderMap) -> Re
         None => "an order needs a token: Authorization: Bearer TOKEN",
         Some(_) => "this is not the token",
     };
-    tracing::warn!("an order over HTTP was refused: {}", if said.is_some() { "a wrong token" } else { "no token" });
+    // Without the port, so that the same is not told again and again.
+    warn!(client = %client.ip(), "an order over HTTP is refused: {}", if said.is_some() { "a wrong token" } else { "no token" });
     let mut response = refused(StatusCode::UNAUTHORIZED, why);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     Err(response.into())
+}
+
+/// Logs who orders what.
+pub(super) fn note(order: &HttpOrder, client: SocketAddr) {
+    info!(%client, %order, "ordered over HTTP");
 }
 
 /// An order over HTTP. It never takes a lease from a leader that has not stopped.
@@ -110,6 +123,24 @@ pub(super) enum HttpOrder {
     Pause,
     /// As before.
     Resume,
+}
+
+impl fmt::Display for HttpOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let token = match self {
+            Self::Promote(candidate, token) => {
+                write!(f, "promote {candidate}")?;
+                token
+            }
+            Self::Depose(token) => {
+                f.write_str("depose")?;
+                token
+            }
+            Self::Pause => return f.write_str("pause"),
+            Self::Resume => return f.write_str("resume"),
+        };
+        token.map_or(Ok(()), |token| write!(f, ", if the last token is {token}"))
+    }
 }
 
 /// What an order says beside its path.
@@ -151,7 +182,6 @@ impl HttpOrder {
 
     /// Gives the order, and tells what `primacy promote --no-wait --json` and the others print. It does not wait for the outcome.
     pub(super) async fn give(self, reach: &mut Reach) -> Response {
-        tracing::info!(order = ?self, "ordered over HTTP");
         let (mut output, printed) = Output::collected();
         let args = |token| OrderArgs { now: false, token, force: false, no_wait: true };
         let given = match self {

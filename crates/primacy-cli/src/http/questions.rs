@@ -15,23 +15,25 @@ use super::orders::HttpOrder;
 use super::source::CandidateSource;
 use crate::failure::Failure;
 use crate::output::schema::{List, Millis, SCHEMA};
-use crate::output::span::span;
 use crate::reach::{ElectionView, PastLeaderships, Reach};
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);
-/// How long the store may take.
+/// For how long a store that has not answered is not asked again.
+const SPARED: Duration = Duration::from_secs(1);
+/// How long the store may take for all of an answer.
 const WITHIN: Duration = Duration::from_secs(3);
 /// How long a client waits, behind others too.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many clients wait at once.
+/// How many clients wait at once, those with questions and those with orders.
 const WAITING_MAX: usize = 64;
+const ORDERS_MAX: usize = 8;
 
 /// How many leaderships are told at most.
 pub(super) const HISTORY_MAX: u32 = 200;
 
-/// What a client wants to know, or to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a client wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// The elections of this process.
     Elections,
@@ -41,114 +43,165 @@ pub(super) enum Question {
     History(u32),
     /// What can be counted and measured of all this.
     Metrics,
-    /// That something be done.
-    Order(HttpOrder),
 }
 
-/// Brings questions to the task that asks them.
-#[derive(Clone, Debug)]
-pub(super) struct Questions(mpsc::Sender<(Question, oneshot::Sender<Response>)>);
+/// Why there is no answer: it took too long, or too many wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unanswered;
+
+/// What waits for its turn.
+struct Asked<T> {
+    what: T,
+    tell: oneshot::Sender<Response>,
+    /// Its client waits until then.
+    until: Instant,
+}
+
+/// Brings questions and orders to the task that asks the store.
+#[derive(Clone)]
+pub(super) struct Questions {
+    questions: mpsc::Sender<Asked<Question>>,
+    /// Who only asks takes no place from who orders.
+    orders: mpsc::Sender<Asked<HttpOrder>>,
+}
 
 impl Questions {
     /// With the task, which never ends before all of these are gone.
     pub(super) fn new(candidate: Arc<CandidateSource>) -> (Self, impl Future<Output = ()> + use<>) {
-        let (ask, asked) = mpsc::channel(WAITING_MAX);
+        let ((questions, asked), (orders, ordered)) = (mpsc::channel(WAITING_MAX), mpsc::channel(ORDERS_MAX));
         let reach = Reach::new(candidate.store(), candidate.election().clone(), None).within(WITHIN);
-        (Self(ask), answer(candidate, reach, asked))
+        (Self { questions, orders }, answer(candidate, reach, asked, ordered))
     }
 
-    /// The answer, or why there is none.
-    pub(super) async fn ask(&self, question: Question) -> Response {
-        let late = match &question {
-            Question::Order(_) => {
-                "the store has not answered in time, and it is unknown whether the order was written: look, and order again"
-            }
-            _ => "the store has not answered in time",
-        };
-        let (tell, told) = oneshot::channel();
-        if self.0.try_send((question, tell)).is_err() {
-            return refused(StatusCode::SERVICE_UNAVAILABLE, "too many ask at once: ask again");
-        }
-        match tokio::time::timeout(PATIENCE, told).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, late),
-        }
+    /// The answer.
+    ///
+    /// # Errors
+    /// If there is none in time.
+    pub(super) async fn ask(&self, question: Question) -> Result<Response, Unanswered> {
+        let patience = if question == Question::Metrics { WITHIN } else { PATIENCE };
+        wait(&self.questions, question, patience).await
     }
+
+    /// The answer to an order.
+    pub(super) async fn order(&self, order: HttpOrder) -> Response {
+        let answer = wait(&self.orders, order, PATIENCE).await;
+        answer.unwrap_or_else(|Unanswered| refused(StatusCode::SERVICE_UNAVAILABLE, BUSY))
+    }
+}
+
+/// An order's turn comes early enough for it to end before its client gives up, or nothing is done.
+const BUSY: &str = "too many order at once, and nothing was changed: order again";
+
+async fn wait<T>(queue: &mpsc::Sender<Asked<T>>, what: T, patience: Duration) -> Result<Response, Unanswered> {
+    let (tell, told) = oneshot::channel();
+    let asked = Asked { what, tell, until: clock::now() + patience };
+    queue.try_send(asked).map_err(|_| Unanswered)?;
+    tokio::time::timeout(patience, told).await.ok().and_then(Result::ok).ok_or(Unanswered)
 }
 
 /// What was learnt, and when.
-struct CachedAnswer<T> {
+struct Dated<T> {
     at: Instant,
-    what: Result<T, Failure>,
+    what: T,
 }
 
-impl<T> CachedAnswer<T> {
-    fn of(what: Result<T, Failure>) -> Self {
+impl<T> Dated<T> {
+    fn of(what: T) -> Self {
         Self { at: clock::now(), what }
     }
 
-    fn is_fresh(&self) -> bool {
-        clock::now().since(self.at) < FRESH
+    fn is_younger_than(&self, age: Duration) -> bool {
+        clock::now().since(self.at) < age
+    }
+}
+
+/// What the store has said lately.
+#[derive(Default)]
+struct Known {
+    view: Option<Dated<ElectionView>>,
+    past: Option<Dated<PastLeaderships>>,
+    failure: Option<Dated<Failure>>,
+}
+
+impl Known {
+    async fn view(&mut self, reach: &mut Reach) -> Result<&ElectionView, Failure> {
+        let view = match self.view.take().filter(|view| view.is_younger_than(FRESH)) {
+            Some(view) => view,
+            None => Dated::of(self.note(ElectionView::ask(reach, true)).await?),
+        };
+        Ok(&self.view.insert(view).what)
+    }
+
+    async fn past(&mut self, reach: &mut Reach) -> Result<&PastLeaderships, Failure> {
+        let past = match self.past.take().filter(|past| past.is_younger_than(FRESH)) {
+            Some(past) => past,
+            None => Dated::of(self.note(PastLeaderships::ask(reach, HISTORY_MAX)).await?),
+        };
+        Ok(&self.past.insert(past).what)
+    }
+
+    /// Asks, unless the store has not answered a moment ago: the clients that wait behind would wait as long again.
+    async fn note<T>(&mut self, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        if let Some(failure) = self.failure.as_ref().filter(|failure| failure.is_younger_than(SPARED)) {
+            return Err(failure.what.clone());
+        }
+        let asked = asking.await;
+        self.failure = asked.as_ref().err().cloned().map(Dated::of);
+        asked
     }
 }
 
 async fn answer(
     candidate: Arc<CandidateSource>,
     mut reach: Reach,
-    mut asked: mpsc::Receiver<(Question, oneshot::Sender<Response>)>,
+    mut asked: mpsc::Receiver<Asked<Question>>,
+    mut ordered: mpsc::Receiver<Asked<HttpOrder>>,
 ) {
-    let mut seen: Option<CachedAnswer<ElectionView>> = None;
-    let mut past: Option<CachedAnswer<PastLeaderships>> = None;
-    while let Some((question, tell)) = asked.recv().await {
-        if tell.is_closed() {
-            continue;
+    let mut known = Known::default();
+    loop {
+        // Who asked may have gone, before an answer is looked for or after.
+        tokio::select! {
+            biased;
+            Some(Asked { what, tell, until }) = ordered.recv() => {
+                if tell.is_closed() {
+                    continue;
+                }
+                let end = clock::now() + WITHIN;
+                let told = if end < until {
+                    // What was known is no longer so.
+                    known = Known::default();
+                    reach.end_at(end);
+                    what.give(&mut reach).await
+                } else {
+                    refused(StatusCode::SERVICE_UNAVAILABLE, BUSY)
+                };
+                drop(tell.send(told));
+            }
+            Some(Asked { what, tell, .. }) = asked.recv() => {
+                if tell.is_closed() {
+                    continue;
+                }
+                reach.end_at(clock::now() + WITHIN);
+                drop(tell.send(tell_of(what, &candidate, &mut known, &mut reach).await));
+            }
+            else => return,
         }
-        let told = match question {
-            Question::Elections | Question::Election | Question::Metrics => {
-                let known = match seen.take().filter(CachedAnswer::is_fresh) {
-                    Some(known) => known,
-                    None => CachedAnswer::of(within(ElectionView::ask(&mut reach, true)).await),
-                };
-                let told = match (&known.what, question) {
-                    (seen, Question::Metrics) => metrics::answer(&candidate, seen.as_ref().ok()),
-                    (Err(failure), _) => failed(failure),
-                    (Ok(seen), Question::Election) => json(&seen.status(&reach)),
-                    (Ok(seen), _) => json(&List {
-                        schema: SCHEMA,
-                        store: reach.location(),
-                        answer_age_ms: Millis(seen.age()),
-                        elections: vec![seen.state(&reach)],
-                    }),
-                };
-                seen = Some(known);
-                told
-            }
-            Question::Order(order) => {
-                // What was known is no longer so.
-                (seen, past) = (None, None);
-                order.give(&mut reach).await
-            }
-            Question::History(limit) => {
-                let known = match past.take().filter(CachedAnswer::is_fresh) {
-                    Some(known) => known,
-                    None => CachedAnswer::of(within(PastLeaderships::ask(&mut reach, HISTORY_MAX)).await),
-                };
-                let told = known.what.as_ref().map_or_else(failed, |past| json(&past.history(&reach, limit)));
-                past = Some(known);
-                told
-            }
-        };
-        // Who asked may have gone.
-        let _: Result<(), Response> = tell.send(told);
     }
 }
 
-/// Whatever it is made of. What it leaves behind when it is late is a connection that is closed.
-async fn within<T>(asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let late = |_| Failure::unavailable(format!("the store has not answered within {}", span(WITHIN)));
-    tokio::time::timeout(WITHIN, asking).await.map_err(late)?
-}
-
-fn failed(failure: &Failure) -> Response {
-    refused(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string())
+async fn tell_of(question: Question, candidate: &CandidateSource, known: &mut Known, reach: &mut Reach) -> Response {
+    let told = match question {
+        Question::Metrics => return metrics::answer(candidate, known.view(reach).await.ok()),
+        Question::Election => known.view(reach).await.map(|seen| json(&seen.status(reach))),
+        Question::Elections => known.view(reach).await.map(|seen| {
+            json(&List {
+                schema: SCHEMA,
+                store: reach.location(),
+                answer_age_ms: Millis(seen.age()),
+                elections: vec![seen.state(reach)],
+            })
+        }),
+        Question::History(limit) => known.past(reach).await.map(|past| json(&past.history(reach, limit))),
+    };
+    told.unwrap_or_else(|failure| refused(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()))
 }

@@ -1,11 +1,11 @@
 //! What is asked for by which path, and what is refused.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
@@ -13,13 +13,18 @@ use axum::routing::{MethodRouter, get, post};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
+use super::metrics;
 use super::orders::{self, BODY_MAX, HttpOrder, OrderSecret};
-use super::questions::{HISTORY_MAX, Question, Questions};
+use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use super::source::{CandidateSource, Standing};
 use crate::output::schema::SCHEMA;
 
 /// How many leaderships a history has if nothing is said.
 const HISTORY_USUAL: u32 = 20;
+
+/// Who has connected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client(pub(super) SocketAddr);
 
 /// What all requests share.
 #[derive(Clone)]
@@ -39,7 +44,7 @@ pub(super) fn router(
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
         .route("/v1/elections/{name}/history", get(history))
-        .route("/v1/elections/{name}/{order}", post(order).layer(DefaultBodyLimit::max(BODY_MAX)))
+        .route("/v1/elections/{name}/{order}", post(order))
         .route("/metrics", get(metrics))
         .route("/leader", probe(leader))
         .route("/primary", probe(leader))
@@ -107,8 +112,10 @@ fn ready(shared: &Shared, _: &Wanted) -> Response {
     (status, json(&HealthReply { schema: SCHEMA, ok: why.is_none(), why })).into_response()
 }
 
+/// What the candidate counts is told also while the store says nothing.
 async fn metrics(State(shared): State<Shared>) -> Response {
-    shared.questions.ask(Question::Metrics).await
+    let told = shared.questions.ask(Question::Metrics).await;
+    told.unwrap_or_else(|Unanswered| metrics::answer(&shared.candidate, None))
 }
 
 async fn elections(State(shared): State<Shared>) -> Response {
@@ -131,25 +138,38 @@ async fn history(
     ask(&shared, Some(&name), Question::History(limit)).await
 }
 
-/// Who may order is asked first: a stranger learns nothing else.
+/// Who may order is asked first: a stranger learns nothing else, and sends nothing else.
 async fn order(
     State(shared): State<Shared>,
     Path((name, word)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
+    Extension(Client(client)): Extension<Client>,
+    request: Request,
 ) -> Response {
-    if let Err(refused) = orders::may_order(shared.secret.as_ref(), &headers) {
+    if let Err(refused) = orders::may_order(shared.secret.as_ref(), request.headers(), client) {
         return *refused;
     }
+    if let Err(refused) = named(&shared, Some(&name)) {
+        return *refused;
+    }
+    let Ok(body) = axum::body::to_bytes(request.into_body(), BODY_MAX).await else {
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("an order has {BODY_MAX} bytes at most"));
+    };
     match HttpOrder::read(&word, &body) {
-        Ok(order) => ask(&shared, Some(&name), Question::Order(order)).await,
+        Ok(order) => {
+            orders::note(&order, client);
+            shared.questions.order(order).await
+        }
         Err(why) => refused(StatusCode::BAD_REQUEST, &why),
     }
 }
 
 async fn ask(shared: &Shared, name: Option<&str>, question: Question) -> Response {
     match named(shared, name) {
-        Ok(_) => shared.questions.ask(question).await,
+        Ok(_) => {
+            let late =
+                |Unanswered| refused(StatusCode::SERVICE_UNAVAILABLE, "the store has not answered in time: ask again");
+            shared.questions.ask(question).await.unwrap_or_else(late)
+        }
         Err(refused) => *refused,
     }
 }

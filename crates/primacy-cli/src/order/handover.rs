@@ -7,7 +7,7 @@ use primacy::{ElectionName, Instant, Token, clock};
 
 use super::operator_order::OperatorOrder;
 use super::outcome::{self, Outcome};
-use super::pause::{no_record, no_such_election};
+use super::refusals::{UNKNOWN, no_record, no_such_election};
 use crate::cli::OrderArgs;
 use crate::failure::{Failure, code};
 use crate::output::lead::Lead;
@@ -154,13 +154,17 @@ impl Steering<'_> {
             OrderOutcome::NoSuchElection => return self.refuse(&Refusal::NoSuchElection, None, reach, output),
             OrderOutcome::NoRecord(now) => return self.refuse(&Refusal::NoRecord, Some(&now), reach, output),
             // An attempt without an answer may have come true already: then the last leadership seen is the base.
-            OrderOutcome::TokenChanged(now) if given.doubtful => ("written", before.unwrap_or(now)),
+            OrderOutcome::TokenChanged(now) if given.doubtful && !self.args.no_wait => {
+                ("written", before.unwrap_or(now))
+            }
+            OrderOutcome::TokenChanged(_) if given.doubtful => return Err(Failure::unavailable(UNKNOWN)),
             OrderOutcome::TokenChanged(now) => return self.refuse(&Refusal::TokenChanged, Some(&now), reach, output),
             OrderOutcome::Already(base) if !given.doubtful => ("already", base),
             OrderOutcome::Written(base) | OrderOutcome::Already(base) => ("written", base),
         };
         if self.args.no_wait {
-            let after = reach.snapshot().await?.now();
+            // It stands, whether or not what follows is seen.
+            let after = reach.snapshot().await.ok().and_then(|after| after.now());
             self.report(result, None, None, Some(&base), after.as_ref(), reach, output)?;
             output.text("the order stands\n")?;
             return Ok(0);

@@ -4,5 +4,7 @@ pub(crate) mod handover;
 mod operator_order;
 mod outcome;
 pub(crate) mod pause;
+mod refusals;
 
 pub(crate) use operator_order::OperatorOrder;
+pub(crate) use refusals::no_such_election;

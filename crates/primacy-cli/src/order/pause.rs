@@ -1,11 +1,12 @@
 //! `primacy pause` and `primacy resume`.
 
 use primacy::Token;
-use primacy::store::{Basis, Order, OrderKind, OrderOutcome, Snapshot};
+use primacy::store::{Order, OrderKind, OrderOutcome};
 
+use super::refusals::{UNKNOWN, no_record, no_such_election};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::lead::{LOST, Lead};
+use crate::output::lead::Lead;
 use crate::output::schema::{self, SCHEMA, State};
 use crate::reach::Reach;
 
@@ -46,7 +47,11 @@ pub(crate) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
         OrderOutcome::NoRecord(before) => ("no-record", Some(before)),
         OrderOutcome::NoSuchElection => ("no-such-election", None),
     };
-    let after = reach.snapshot().await?.now();
+    // An order that was written stands, whether or not what follows is seen.
+    let after = match &given.ordered {
+        OrderOutcome::Written(_) | OrderOutcome::Already(_) => reach.snapshot().await.ok().map(|after| after.now()),
+        _ => Some(reach.snapshot().await?.now()),
+    };
     let election = reach.election();
     output.json(&schema::Order {
         schema: SCHEMA,
@@ -58,43 +63,17 @@ pub(crate) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
         outcome: None,
         waited_ms: None,
         before: before.map(|before| State::of(election, Some(before))),
-        after: Some(State::of(election, after.as_ref())),
+        after: after.as_ref().map(|after| State::of(election, after.as_ref())),
     })?;
     match given.ordered {
         OrderOutcome::NoRecord(before) => Err(no_record(reach, &before)),
         OrderOutcome::NoSuchElection => Err(no_such_election(reach)),
-        OrderOutcome::TokenChanged(_) => Err(Failure::refused(
-            "another token was granted meanwhile, and it is unknown whether the order was written: see primacy status",
-        )),
+        OrderOutcome::TokenChanged(_) => Err(Failure::unavailable(UNKNOWN)),
         OrderOutcome::Written(_) | OrderOutcome::Already(_) => {
-            output.text(&format!("{}\n", said(switch, result == "already", Lead::of(after.as_ref()))))?;
+            output.text(&format!("{}\n", said(switch, result == "already", Lead::of(after.flatten().as_ref()))))?;
             Ok(0)
         }
     }
-}
-
-/// Why an order about an election without any candidate was refused.
-pub(crate) fn no_such_election(reach: &Reach) -> Failure {
-    Failure::refused(format!(
-        "nobody has ever campaigned in the election {} in {}; nothing was changed (see primacy list)",
-        reach.election(),
-        reach.location()
-    ))
-}
-
-/// Why an order about an election that has no record was refused.
-pub(super) fn no_record(reach: &Reach, before: &Snapshot) -> Failure {
-    let (election, token) = (reach.election(), before.record.version.token);
-    Failure::refused(match before.basis {
-        Basis::Forgotten => format!(
-            "the election {election} is forgotten; nothing was changed. It begins again, with a token above {token}, when a \
-             candidate runs"
-        ),
-        Basis::Record | Basis::Remains => format!(
-            "{LOST}, and who leads in {election} is unknown; nothing was changed. The last token is {token}: order again \
-             when a candidate leads"
-        ),
-    })
 }
 
 fn said(switch: Switch, already: bool, lead: Lead<'_>) -> String {

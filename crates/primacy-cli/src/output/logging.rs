@@ -14,8 +14,8 @@ use crate::failure::Failure;
 /// What a command that only looks or orders logs by itself: what it has to say is its output.
 pub(crate) const OBSERVING: &str = "error";
 
-/// What `run` logs by itself: each transition of its candidate, and what goes wrong while nobody looks.
-pub(crate) const RUNNING: &str = "primacy::run=info,warn";
+/// What `run` logs by itself: each transition of its candidate, who orders over HTTP, and what goes wrong while nobody looks.
+pub(crate) const RUNNING: &str = "primacy::run=info,primacy::http::orders=info,warn";
 
 /// What a voter logs by itself: it has nothing else to say, and somebody may look later.
 pub(crate) const VOTING: &str = "primacy=info,warn";

@@ -89,6 +89,8 @@ pub(crate) struct Reach {
     /// Whether even what someone has to repair first is waited for.
     waits_for_repair: bool,
     admin: Option<Box<dyn Admin>>,
+    /// Nothing is asked, or waited for, any longer.
+    end: Option<Instant>,
 }
 
 impl Reach {
@@ -96,13 +98,30 @@ impl Reach {
     pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, wait: Option<Duration>) -> Self {
         // Who says how long to try means a store that is not set up yet, too.
         let waits_for_repair = wait.is_some();
-        Self { store, election, wait: wait.unwrap_or(Common::DEFAULT_WAIT), waits_for_repair, admin: None }
+        Self { store, election, wait: wait.unwrap_or(Common::DEFAULT_WAIT), waits_for_repair, admin: None, end: None }
     }
 
     /// The same, and it tries for this long. What someone has to repair first is not waited for.
     #[must_use]
     pub(crate) fn within(self, wait: Duration) -> Self {
         Self { wait, ..self }
+    }
+
+    /// All that is asked from now on ends by then: what has not begun by then is not done.
+    pub(crate) fn end_at(&mut self, end: Instant) {
+        self.end = Some(end);
+    }
+
+    /// How long something may take that may take this long by itself.
+    fn bounded(&self, bound: Duration) -> Result<Duration, StoreError> {
+        let left = self.end.map_or(bound, |end| end.since(clock::now()).min(bound));
+        let over = || StoreError::Unreachable("the store has not answered in time".to_owned());
+        if left.is_zero() { Err(over()) } else { Ok(left) }
+    }
+
+    fn patience(&self) -> Patience {
+        let left = self.end.map_or(self.wait, |end| end.since(clock::now()).min(self.wait));
+        Patience::new(left, self.waits_for_repair)
     }
 
     /// Which election.
@@ -194,7 +213,7 @@ impl Reach {
     /// so that one order never deposes two leaders (rule R7).
     pub(crate) async fn order(&mut self, mut order: Order, seen: Token) -> Result<OrderResult, Failure> {
         let election = self.election.clone();
-        let mut patience = Patience::new(self.wait, self.waits_for_repair);
+        let mut patience = self.patience();
         let mut doubtful = false;
         loop {
             let wanted = order.clone();
@@ -233,7 +252,7 @@ impl Reach {
         &mut self,
         mut question: impl AsyncFnMut(&mut dyn Admin) -> Result<T, StoreError>,
     ) -> Result<Answer<T>, Failure> {
-        let mut patience = Patience::new(self.wait, self.waits_for_repair);
+        let mut patience = self.patience();
         loop {
             match self.attempt(patience.bounds(), &mut question).await {
                 Ok(answer) => return Ok(answer),
@@ -258,15 +277,16 @@ impl Reach {
         let mut admin = match open {
             Some(admin) => admin,
             None => {
-                let opened = tokio::time::timeout(bounds.opening, self.store.admin()).await;
+                let opening = self.bounded(bounds.opening)?;
+                let opened = tokio::time::timeout(opening, self.store.admin()).await;
                 // Nothing has been asked yet.
-                let late = |_| StoreError::Unreachable(format!("no connection within {}", span(bounds.opening)));
+                let late = |_| StoreError::Unreachable(format!("no connection within {}", span(opening)));
                 opened.map_err(late)??
             }
         };
-        let asked_at = clock::now();
-        let value = tokio::time::timeout(bounds.call, question(admin.as_mut())).await;
-        let value = value.map_err(|_| late(bounds.call))??;
+        let (asked_at, call) = (clock::now(), self.bounded(bounds.call)?);
+        let value = tokio::time::timeout(call, question(admin.as_mut())).await;
+        let value = value.map_err(|_| late(call))??;
         self.admin = Some(admin);
         Ok(Answer { value, asked_at })
     }

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use super::process_tree;
 use super::program::Rights;
+use crate::cli::http::TOKEN_VARIABLE;
 use crate::foreign_text::shorten;
 use crate::output::span::span;
 
@@ -142,6 +143,7 @@ impl Source {
             .arg0("primacy")
             .args([super::EXEC, &Pid::this().to_string(), Rights::Gainable.word(), "sh", "-c", &self.command.command])
             .envs(self.command.variables.iter().map(|(name, value)| (name, value)))
+            .env_remove(TOKEN_VARIABLE)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .process_group(0)

@@ -119,7 +119,7 @@ async fn run_with(
     let backend: Rc<dyn Backend> = Rc::clone(&core) as _;
     let serving = clients.serve(backend, async move { _ = ends.await });
     tokio::pin!(serving);
-    // Clients are served already, and wait. But until the voters have met none of them can be lost.
+    // Clients are served already, and wait. But until all voters have met, none of them can be lost.
     let met = async {
         votes.met().await;
         events(&Event::Ready);

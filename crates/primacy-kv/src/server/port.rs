@@ -53,7 +53,7 @@ pub enum Event {
         /// For what, and what to do.
         why: String,
     },
-    /// Its clients are served, and the voters have met: a minority of the nodes may be lost.
+    /// Its clients are served, and the voters have met: when all nodes have said so, a minority of them may be lost.
     Ready,
     /// It was granted a group's election.
     Granted {

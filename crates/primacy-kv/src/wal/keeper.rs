@@ -105,18 +105,15 @@ impl Drop for Keeper {
 impl Files {
     /// Removes what an earlier process would have used again: it may be of another length.
     fn clear(&self) {
-        let removed = self.disk.list().and_then(|names| {
-            names.iter().filter(|name| name.ends_with(FREE)).try_for_each(|name| remove(&*self.disk, name))
-        });
-        if let Err(error) = removed {
-            self.tell(Some(told(&*self.disk, "", &error)));
-        }
+        let names = self.disk.list().unwrap_or_default();
+        // What stays is in the way of nothing, and the next opening tries again.
+        names.iter().filter(|name| name.ends_with(FREE)).for_each(|name| drop(remove(&*self.disk, name)));
     }
 
     /// A segment's file, under the name of what is ready.
     fn prepare(&mut self) -> io::Result<Box<dyn DiskFile>> {
         let made = match self.free.pop() {
-            Some(name) => reuse(&*self.disk, &name),
+            Some(name) => reuse(&*self.disk, &name).inspect_err(|_| drop(remove(&*self.disk, &name))),
             None => allocate(&*self.disk, self.bytes),
         };
         let failure = made.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
@@ -132,11 +129,12 @@ impl Files {
             return;
         }
         let name = segment::name(sequence);
-        let is_reused = sequence >= self.own && self.free.len() < FREE_MAX;
         let free = format!("{name}{FREE}");
-        let gone = if is_reused { self.disk.rename(&name, &free) } else { self.disk.remove(&name) };
+        // Another name may need room where to remove one needs none.
+        let is_kept = sequence >= self.own && self.free.len() < FREE_MAX && self.disk.rename(&name, &free).is_ok();
+        let gone = if is_kept { Ok(()) } else { self.disk.remove(&name) };
         match gone.and_then(|()| self.disk.sync()) {
-            Ok(()) if is_reused => self.free.push(free),
+            Ok(()) if is_kept => self.free.push(free),
             Ok(()) => {}
             Err(error) => {
                 self.may_retire = false;

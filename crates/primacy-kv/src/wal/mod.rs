@@ -56,7 +56,7 @@ use keeper::{Keeper, SPARE, Trouble};
 use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
 use queue::{Batch, Item, Queue};
 pub use report::{Report, SegmentReport, Tail};
-use segment::{Header, Kind};
+use segment::{Header, Kind, Tag};
 use writer::{Active, Standing, Writer};
 
 /// The number of a group: of one replicated log.
@@ -211,7 +211,7 @@ impl Wal {
         let (segment, oldest, groups) = match recovery::scan(&*disk, Some(settings.node), &mut report)? {
             Some(scan) => {
                 let (header, end, oldest) = (scan.header, scan.end, scan.oldest);
-                let rewritten = (scan.rewrite, scan.is_unlinked);
+                let rewritten = (scan.rewrite, scan.unlinked);
                 let groups = finish(&*disk, oldest, scan.groups)?;
                 let name = segment::name(header.sequence);
                 let file = go_on(&*disk, header, rewritten).map_err(at(&name))?;
@@ -227,7 +227,7 @@ impl Wal {
                 let Settings { node, segment_bytes: bytes, .. } = settings;
                 let file = keeper::allocate(&*disk, bytes).map_err(at(SPARE))?;
                 let salt = rand::random();
-                let header = Header { node, sequence: 1, bytes, previous_end: 0, previous_tag: 0, salt };
+                let header = Header { node, sequence: 1, bytes, previous_end: 0, previous_mark: 0, salt };
                 let begun = Active::begin(&*disk, file, header, &BTreeMap::new());
                 (begun.map_err(|failure| at(SPARE)(io::Error::other(failure)))?, 1, Vec::new())
             }
@@ -382,12 +382,15 @@ fn finish<B: Payload>(
 fn go_on(
     disk: &dyn Disk,
     header: Header,
-    ((start, bytes), is_unlinked): ((u32, Vec<u8>), bool),
+    ((start, bytes), unlinked): ((u32, Vec<u8>), Option<Tag>),
 ) -> io::Result<Box<dyn disk::DiskFile>> {
-    if is_unlinked {
+    // What an earlier process has named may be in memory alone. A segment must not say that the next one follows before that has its
+    // name on the disk.
+    disk.sync()?;
+    if let Some(tag) = unlinked {
         let mut end = Vec::new();
         let at = header.previous_end;
-        segment::put_frame(&mut end, (header.previous_tag, at, at), GroupId(0), Kind::End, &[]);
+        segment::put_frame(&mut end, (tag, at, at), GroupId(0), Kind::End, &[]);
         let mut before = disk.open(&segment::name(header.sequence - 1))?;
         before.write_at(&end, at)?;
         before.sync()?;
@@ -395,7 +398,5 @@ fn go_on(
     let mut file = disk.open(&segment::name(header.sequence))?;
     file.write_at(&bytes, start)?;
     file.sync()?;
-    // What an earlier process has named may be in memory alone too.
-    disk.sync()?;
     Ok(file)
 }

@@ -10,7 +10,7 @@ use super::error::OpenError;
 use super::group::{Change, Head, Replay};
 use super::record;
 use super::report::{Report, SegmentReport, Tail};
-use super::segment::{self, FRAME, Frame, HEADER, Header, HeaderError, Kind, frame};
+use super::segment::{self, FRAME, Frame, HEADER, Header, HeaderError, Kind, Tag, frame};
 
 /// What was found.
 pub(super) struct Scan<B> {
@@ -22,8 +22,8 @@ pub(super) struct Scan<B> {
     pub(super) end: u32,
     /// What has to be written before the log goes on, and where: what may not be on the disk, and zeros in the place of a torn tail.
     pub(super) rewrite: (u32, Vec<u8>),
-    /// The segment before it may not say on the disk yet that it goes on.
-    pub(super) is_unlinked: bool,
+    /// The tag of the segment before it, if that may not say on the disk yet that it goes on.
+    pub(super) unlinked: Option<Tag>,
 }
 
 /// One segment, as it was read.
@@ -31,7 +31,7 @@ struct Segment {
     name: String,
     bytes: Vec<u8>,
     header: Header,
-    tag: u32,
+    tag: Tag,
 }
 
 /// How far a segment can be read.
@@ -52,7 +52,7 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
     let Some(oldest) = sequences.first().copied() else { return Ok(None) };
     let mut groups = None;
     // That of the segment before this one, if it is not there.
-    let mut missing_link = None;
+    let (mut missing_link, mut previous) = (None, None);
     let mut next = Some(read(disk, oldest, node)?);
     while let Some(this) = next.take() {
         let sequence = this.header.sequence;
@@ -81,10 +81,11 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
             if Some(walk.end) != limit {
                 return Err(damaged("what was written there cannot be read, and a segment follows"));
             }
-            if next.header.previous_tag != this.tag {
+            if next.header.previous_mark != this.tag.mark {
                 let why = "it is not the one that the next segment goes on from".to_owned();
                 return Err(OpenError::Foreign { path: disk.path(&this.name), why });
             }
+            previous = Some(this.tag);
             missing_link = link.is_none().then(|| damaged("that the log goes on in the next segment is not there"));
             continue;
         }
@@ -107,14 +108,14 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
         // What is missing of the file's length is to be there again too.
         let length = if this.bytes.len() < this.header.bytes as usize { this.header.bytes } else { used };
         rewritten.resize((length - flushed) as usize, 0);
-        let is_unlinked = walk.records == 1 && sequence > oldest;
+        let unlinked = previous.filter(|_| walk.records == 1);
         return Ok(Some(Scan {
             groups,
             oldest,
             header: this.header,
             end: walk.end,
             rewrite: (flushed, rewritten),
-            is_unlinked,
+            unlinked,
         }));
     }
     Ok(None)

@@ -62,11 +62,20 @@ pub(super) struct Header {
     pub(super) bytes: u32,
     /// Where the one before it ends.
     pub(super) previous_end: u32,
-    /// The tag of the one before it.
-    pub(super) previous_tag: u32,
+    /// The mark of the one before it.
+    pub(super) previous_mark: u32,
     /// At random, so that nobody who has something written to the log can foretell a segment's tag: its file may have been another
     /// segment's before, with that in it.
     pub(super) salt: u64,
+}
+
+/// By what records of a segment are known from those of all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    /// It stands in each record.
+    pub(super) mark: u32,
+    /// It stands in the header alone, and checksums begin with it: who guesses one of the two has not guessed the other.
+    pub(super) seed: u32,
 }
 
 /// Why a file is no segment that can be read.
@@ -86,19 +95,20 @@ impl Header {
         bytes.extend(FORMAT.to_le_bytes());
         bytes.extend(self.node.to_le_bytes());
         bytes.extend(self.sequence.to_le_bytes());
-        for number in [self.bytes, self.previous_end, self.previous_tag] {
+        for number in [self.bytes, self.previous_end, self.previous_mark] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(self.salt.to_le_bytes());
         bytes.resize(HEADER as usize, 0);
-        let tag = crc32c::crc32c(&bytes);
-        bytes[8..12].copy_from_slice(&tag.to_le_bytes());
+        let mark = crc32c::crc32c(&bytes);
+        bytes[8..12].copy_from_slice(&mark.to_le_bytes());
         bytes
     }
 
-    /// The tag of its segment: what the checksums of its frames begin with. Two segments of a node have different ones.
-    pub(super) fn tag(self) -> u32 {
-        u32_at(&self.to_bytes(), 8)
+    /// The tag of its segment. Two segments of a node have different ones, but for one in 2⁶⁴.
+    pub(super) fn tag(self) -> Tag {
+        let bytes = self.to_bytes();
+        Tag { mark: u32_at(&bytes, 8), seed: u32_at(&bytes, 52) }
     }
 
     /// What was stored, if it is sound.
@@ -117,9 +127,9 @@ impl Header {
             other => return Err(HeaderError::Newer(other)),
         }
         let node = u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64;
-        let [length, previous_end, previous_tag] = [40, 44, 48].map(|at| u32_at(bytes, at));
+        let [length, previous_end, previous_mark] = [40, 44, 48].map(|at| u32_at(bytes, at));
         let (sequence, salt) = (u64_at(bytes, 32), u64_at(bytes, 52));
-        Ok(Self { node, sequence, bytes: length, previous_end, previous_tag, salt })
+        Ok(Self { node, sequence, bytes: length, previous_end, previous_mark, salt })
     }
 }
 
@@ -143,14 +153,14 @@ pub(super) fn frame_length(body: usize) -> usize {
 /// Adds a frame to these bytes, which are to be written at `start` of the segment with this tag.
 pub(super) fn put_frame(
     out: &mut Vec<u8>,
-    (tag, start, flushed): (u32, u32, u32),
+    (tag, start, flushed): (Tag, u32, u32),
     group: GroupId,
     kind: Kind,
     body: &[u8],
 ) {
     let at = out.len();
     let position = start + at as u32;
-    for number in [tag, 0, body.len() as u32, flushed, group.0] {
+    for number in [tag.mark, 0, body.len() as u32, flushed, group.0] {
         out.extend(number.to_le_bytes());
     }
     out.extend([kind as u8, 0, 0, 0]);
@@ -160,14 +170,15 @@ pub(super) fn put_frame(
     out[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn checksum(tag: u32, position: u32, rest: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c_append(tag, &position.to_le_bytes()), rest)
+fn checksum(tag: Tag, position: u32, rest: &[u8]) -> u32 {
+    let place = u64::from(tag.seed) | u64::from(position) << 32;
+    crc32c::crc32c_append(crc32c::crc32c_append(tag.mark, &place.to_le_bytes()), rest)
 }
 
 /// The sound frame at this position of a segment with this tag, if there is one.
-pub(super) fn frame(file: &[u8], tag: u32, position: u32) -> Option<Frame<'_>> {
+pub(super) fn frame(file: &[u8], tag: Tag, position: u32) -> Option<Frame<'_>> {
     let bytes = file.get(position as usize..)?;
-    if bytes.len() < FRAME as usize || u32_at(bytes, 0) != tag {
+    if bytes.len() < FRAME as usize || u32_at(bytes, 0) != tag.mark {
         return None;
     }
     let length = u32_at(bytes, 8) as usize;
@@ -185,20 +196,20 @@ pub(super) fn frame(file: &[u8], tag: u32, position: u32) -> Option<Frame<'_>> {
 }
 
 /// The places behind this position where a frame of the segment with this tag may have begun, sound or not.
-fn begun(file: &[u8], tag: u32, position: u32) -> impl Iterator<Item = u32> {
+fn begun(file: &[u8], tag: Tag, position: u32) -> impl Iterator<Item = u32> {
     let last = (file.len() as u32).saturating_sub(FRAME);
-    (position..=last).step_by(ALIGNMENT).filter(move |place| u32_at(file, *place as usize) == tag)
+    (position..=last).step_by(ALIGNMENT).filter(move |place| u32_at(file, *place as usize) == tag.mark)
 }
 
 /// Where the last frame of the segment with this tag would end that was begun behind this position, sound or not; `position` if there is
 /// none. What follows is zeros, or of an earlier use of the file.
-pub(super) fn used(file: &[u8], tag: u32, position: u32) -> u32 {
+pub(super) fn used(file: &[u8], tag: Tag, position: u32) -> u32 {
     let end = |place: u32| (place as usize).saturating_add(frame_length(u32_at(file, place as usize + 8) as usize));
     begun(file, tag, position).map(|place| end(place).min(file.len()) as u32).max().unwrap_or(position)
 }
 
 /// Whether a sound frame behind this position says that all before `position` and what is there was on disk once.
-pub(super) fn is_known_flushed(file: &[u8], tag: u32, position: u32) -> bool {
+pub(super) fn is_known_flushed(file: &[u8], tag: Tag, position: u32) -> bool {
     begun(file, tag, position).filter_map(|place| frame(file, tag, place)).any(|frame| frame.flushed > position)
 }
 

@@ -10,7 +10,7 @@ use super::error::{AppendError, DiskFailure};
 use super::group::{Change, Group, Head};
 use super::keeper::{Keeper, SPARE};
 use super::queue::{Batch, Item, Queue};
-use super::segment::{self, FRAME, HEADER, Header, Kind, frame_length, put_frame};
+use super::segment::{self, FRAME, HEADER, Header, Kind, Tag, frame_length, put_frame};
 use super::{GroupId, record};
 
 /// What others may ask of it.
@@ -37,7 +37,7 @@ pub(super) struct Writer {
 pub(super) struct Active {
     file: Box<dyn DiskFile>,
     header: Header,
-    tag: u32,
+    tag: Tag,
     /// All before here is on the disk.
     flushed: u32,
     /// All before here was written.
@@ -235,7 +235,7 @@ impl Writer {
             sequence: sequence + 1,
             bytes: self.bytes,
             previous_end: self.segment.end(),
-            previous_tag: self.segment.tag,
+            previous_mark: self.segment.tag.mark,
             salt: rand::random(),
         };
         let begun = Active::begin(&*self.disk, file, header, &self.groups)?;

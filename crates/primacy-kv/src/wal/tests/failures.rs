@@ -46,6 +46,36 @@ fn a_write_or_flush_that_fails_ends_the_log_for_good_and_is_told_to_all() {
     }
 }
 
+/// A process is killed while the next segment begins, another one opens the log, and power is lost while it does.
+#[test]
+fn a_segment_whose_name_was_in_memory_alone_is_not_said_to_follow() {
+    let mut renamed = 0;
+    for operation in 0..400 {
+        let (disk, mut script) = (MemoryDisk::default(), Script::new(44));
+        disk.fail_at(operation, Fault::PowerLoss);
+        if open(&disk).is_ok_and(|opened| script.drive(&opened.wal, 70)) {
+            break;
+        }
+        // What it wrote and named is seen by the next process, which has power for a while.
+        disk.restarted();
+        for more in 0..8 {
+            let (disk, script) = (disk.copy(), script.clone());
+            disk.fail_at(disk.operations() + more, Fault::PowerLoss);
+            drop(open(&disk));
+            for seed in 0..6 {
+                let survivors = disk.survivors(&mut Random::new(seed));
+                renamed += usize::from(segments(&survivors) != segments(&disk.image()));
+                let found = recover(&survivors);
+                let missing = matches!(&found, Err(OpenError::Missing { .. }));
+                let found = found
+                    .unwrap_or_else(|error| if missing { Vec::new() } else { panic!("{operation}, {more}: {error}") });
+                script.check(&found).unwrap_or_else(|why| panic!("{operation}, {more}: {why}"));
+            }
+        }
+    }
+    assert!(renamed > 20, "{renamed} times a name was lost");
+}
+
 /// A log on a disk that is full.
 fn full() -> (MemoryDisk, Opened<Vec<u8>>) {
     let disk = MemoryDisk::default();

@@ -29,7 +29,7 @@ pub(super) enum Fault {
 #[derive(Clone, Default)]
 pub(super) struct MemoryDisk(Arc<Mutex<State>>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
@@ -42,7 +42,7 @@ struct State {
     is_full: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Content {
     seen: Vec<u8>,
     on_disk: Vec<u8>,
@@ -51,6 +51,7 @@ struct Content {
     operations: usize,
 }
 
+#[derive(Clone)]
 enum Naming {
     Create(String, usize),
     /// Of that file: no disk gives the new name to another one that had the old name before.
@@ -145,6 +146,11 @@ impl MemoryDisk {
     pub(super) fn image(&self) -> Image {
         let state = self.0.lock().unwrap();
         state.names.iter().map(|(name, file)| (name.clone(), state.files[*file].seen.clone())).collect()
+    }
+
+    /// One on which the same is, and the same is not on the disk yet.
+    pub(super) fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
     }
 
     /// Another process opens it, and has power.
