@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
-use nix::sys::time::TimeVal;
+use nix::time::{ClockId, clock_gettime};
 use primacy::metrics::{CallEnd, CallKind, CandidateMetrics, Histogram};
 use primacy::store::{LeaderSupport, Snapshot};
 use primacy::{GroupStatus, Token};
@@ -18,6 +17,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use rustix::process::{Resource, getrlimit};
 
 use super::answers::refused;
 use super::source::{CandidateSource, Standing};
@@ -147,9 +147,8 @@ impl Scrape {
         let none = Labels::new();
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         families.gauge("primacy_build_info", "The version of primacy.", None, &version, 1.0)?;
-        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
-            let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-            let used = seconds(usage.user_time()) + seconds(usage.system_time());
+        if let Ok(used) = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID) {
+            let used = Duration::from(used).as_secs_f64();
             families.seconds_used("process_cpu", "CPU time of this process.", used)?;
         }
         let since = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -161,7 +160,7 @@ impl Scrape {
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
             families.gauge("process_open_fds", "Files that are open.", None, &none, open.count() as f64)?;
         }
-        if let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        if let Some(most) = getrlimit(Resource::Nofile).current {
             families.gauge("process_max_fds", "Files that may be open.", None, &none, most as f64)?;
         }
         Ok(())
@@ -182,9 +181,9 @@ fn with<'a>(labels: &Labels<'a>, more: &[(&'static str, &'a str)]) -> Labels<'a>
 }
 
 fn resident_bytes() -> Option<u64> {
-    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
-    Some(pages * u64::try_from(page).ok()?)
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
 /// Writes metrics, each with its description.

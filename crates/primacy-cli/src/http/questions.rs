@@ -123,31 +123,34 @@ struct Known {
     failure: Option<Dated<Failure>>,
 }
 
+/// What is known and fresh, or else what is learnt by asking: unless the store has not answered a moment ago, since the clients that
+/// wait behind would wait as long again.
+async fn fresh<'a, T>(
+    known: &'a mut Option<Dated<T>>,
+    failure: &mut Option<Dated<Failure>>,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<&'a T, Failure> {
+    let fresh = match known.take().filter(|known| known.is_younger_than(FRESH)) {
+        Some(fresh) => fresh,
+        None => {
+            if let Some(failure) = failure.as_ref().filter(|failure| failure.is_younger_than(SPARED)) {
+                return Err(failure.what.clone());
+            }
+            let asked = asking.await;
+            *failure = asked.as_ref().err().cloned().map(Dated::of);
+            Dated::of(asked?)
+        }
+    };
+    Ok(&known.insert(fresh).what)
+}
+
 impl Known {
     async fn view(&mut self, reach: &mut Reach) -> Result<&ElectionView, Failure> {
-        let view = match self.view.take().filter(|view| view.is_younger_than(FRESH)) {
-            Some(view) => view,
-            None => Dated::of(self.note(ElectionView::ask(reach, true)).await?),
-        };
-        Ok(&self.view.insert(view).what)
+        fresh(&mut self.view, &mut self.failure, ElectionView::ask(reach, true)).await
     }
 
     async fn past(&mut self, reach: &mut Reach) -> Result<&PastLeaderships, Failure> {
-        let past = match self.past.take().filter(|past| past.is_younger_than(FRESH)) {
-            Some(past) => past,
-            None => Dated::of(self.note(PastLeaderships::ask(reach, HISTORY_MAX)).await?),
-        };
-        Ok(&self.past.insert(past).what)
-    }
-
-    /// Asks, unless the store has not answered a moment ago: the clients that wait behind would wait as long again.
-    async fn note<T>(&mut self, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        if let Some(failure) = self.failure.as_ref().filter(|failure| failure.is_younger_than(SPARED)) {
-            return Err(failure.what.clone());
-        }
-        let asked = asking.await;
-        self.failure = asked.as_ref().err().cloned().map(Dated::of);
-        asked
+        fresh(&mut self.past, &mut self.failure, PastLeaderships::ask(reach, HISTORY_MAX)).await
     }
 }
 

@@ -47,11 +47,8 @@ pub(crate) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
         OrderOutcome::NoRecord(before) => ("no-record", Some(before)),
         OrderOutcome::NoSuchElection => ("no-such-election", None),
     };
-    // An order that was written stands, whether or not what follows is seen.
-    let after = match &given.ordered {
-        OrderOutcome::Written(_) | OrderOutcome::Already(_) => reach.snapshot().await.ok().map(|after| after.now()),
-        _ => Some(reach.snapshot().await?.now()),
-    };
+    // What has become of the order is known, whether or not what follows is seen.
+    let after = reach.snapshot().await.ok().map(|after| after.now());
     let election = reach.election();
     output.json(&schema::Order {
         schema: SCHEMA,

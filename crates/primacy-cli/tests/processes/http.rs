@@ -2,13 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::telling::{Telling, try_ask};
+use crate::telling::{Foreground, Telling, try_ask};
 use crate::voters::free_port;
 use crate::world::{PATIENCE, Runner, World};
 
@@ -57,16 +57,6 @@ class Service(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer((sys.argv[1], int(sys.argv[2])), Service).serve_forever()
 ";
 
-/// HAProxy in the foreground.
-struct Balancer(Child);
-
-impl Drop for Balancer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn haproxy_leads_clients_to_the_service_whose_candidate_leads_and_to_the_next_one_after_it_was_killed() {
     let world = World::new();
@@ -84,7 +74,7 @@ fn haproxy_leads_clients_to_the_service_whose_candidate_leads_and_to_the_next_on
     std::fs::write(world.path("haproxy.cfg"), text).expect("a file");
     let mut balancer = Command::new("haproxy");
     balancer.arg("-db").arg("-f").arg(world.path("haproxy.cfg")).stderr(Stdio::null());
-    let _balancer = Balancer(balancer.spawn().expect("haproxy is there: cargo xtask services"));
+    let _balancer = Foreground(balancer.spawn().expect("haproxy is there: cargo xtask services"));
     let start = |name: &str, host: &str| {
         let told = format!("{host}:{http}");
         let mut command = world.primacy(["run", "--name", name, "--lease", "10m", "--http", &told]);

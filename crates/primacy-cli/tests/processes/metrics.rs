@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::telling::{SHORT, Telling, try_ask};
+use crate::telling::{Foreground, SHORT, Telling, try_ask};
 use crate::voters::{Cluster, free_port};
 use crate::world::{PATIENCE, World};
 
@@ -152,16 +152,6 @@ fn promtool_finds_nothing_wrong_with_metrics_and_rules() {
     }
 }
 
-/// Prometheus in the foreground.
-struct Prometheus(Child);
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn prometheus_scrapes_an_election_and_fires_an_alert_when_nobody_leads() {
     let mut world = World::new();
@@ -183,7 +173,7 @@ fn prometheus_scrapes_an_election_and_fires_an_alert_when_nobody_leads() {
     command.arg("--config.file").arg(world.path("prometheus.yml"));
     command.arg("--storage.tsdb.path").arg(world.path("tsdb")).args(["--web.listen-address", &place]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let _prometheus = Prometheus(command.spawn().expect("prometheus is there: cargo xtask services"));
+    let _prometheus = Foreground(command.spawn().expect("prometheus is there: cargo xtask services"));
     let place = place.parse().expect("an address");
     let ask = |path: &str| -> Option<Value> {
         let answer = try_ask(place, &format!("GET {path} HTTP/1.0\n\n"))?;

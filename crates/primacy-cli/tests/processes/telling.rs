@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
@@ -93,5 +93,15 @@ impl Answer {
 
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(self.body()).unwrap_or_else(|error| panic!("{error}: {:?}", self.0))
+    }
+}
+
+/// A program of others in the foreground, until this is dropped.
+pub(crate) struct Foreground(pub(crate) Child);
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
