@@ -9,10 +9,12 @@ extern crate alloc;
 
 pub mod contest;
 pub mod fence;
+pub mod hold;
 pub mod ids;
 pub mod lease;
 pub mod log;
 pub mod opening;
+mod planted;
 pub mod quorum;
 pub mod registers;
 pub mod select;

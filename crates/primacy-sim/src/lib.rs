@@ -13,6 +13,8 @@ pub mod engine;
 #[cfg(feature = "model")]
 pub mod group_model;
 #[cfg(feature = "model")]
+pub mod hold_model;
+#[cfg(feature = "model")]
 pub mod log_model;
 #[cfg(feature = "model")]
 pub mod model;

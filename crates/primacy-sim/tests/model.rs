@@ -5,7 +5,7 @@ use std::time::Duration;
 use primacy_sim::model::{canaries, smoke};
 use primacy_sim::quorum;
 use primacy_sim::search::{Canary, Model, Outcome, hunt, hunts, search, searches};
-use primacy_sim::{group_model, log_model};
+use primacy_sim::{group_model, hold_model, log_model};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -23,7 +23,7 @@ fn small_searches_are_complete_and_hold() {
     for search in searches(smoke(), 0).chain(searches(quorum::smoke(), 0)).chain(searches(log_model::smoke(), 0)) {
         assert_good(&search.run(2), 1_000);
     }
-    for search in searches(group_model::smoke(), 0) {
+    for search in searches(group_model::smoke(), 0).chain(searches(hold_model::smoke(), 0)) {
         assert_good(&search.run(2), 100);
     }
 }
@@ -36,7 +36,7 @@ fn every_planted_bug_is_found() {
     let few = |setup: &log_model::Setup| setup.ballots < 3 && setup.budget.restarts + setup.budget.beats < 2;
     let log = log_model::canaries().into_iter().filter(|canary| few(&canary.setup) && !canary.setup.flushes);
     let log = log.map(Canary::hunt);
-    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum).chain(log) {
+    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(hunts(hold_model::canaries())).chain(quorum).chain(log) {
         assert_found(&bug.run(PATIENCE));
     }
 }

@@ -50,22 +50,5 @@ pub enum Flaw {
     TellsItsEnd,
 }
 
-/// Which bug is planted, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Planted {
-    #[cfg(feature = "flaws")]
-    pub(super) flaw: Option<Flaw>,
-}
-
-impl Planted {
-    /// Whether it is this one.
-    pub(super) fn is(self, flaw: Flaw) -> bool {
-        #[cfg(feature = "flaws")]
-        return self.flaw == Some(flaw);
-        #[cfg(not(feature = "flaws"))]
-        {
-            let _ = flaw;
-            false
-        }
-    }
-}
+/// Which of them is planted, if any.
+pub(super) type Planted = crate::planted::Planted<Flaw>;

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use primacy_sim::search::{Hunt, Search, hunts, print_hunts, print_searches, searches, timed};
-use primacy_sim::{group_model, log_model, model, quorum};
+use primacy_sim::{group_model, hold_model, log_model, model, quorum};
 
 const EXCEPT: &str = "--except=";
 
@@ -76,9 +76,10 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
 fn all_searches(quick: bool, longer: i8) -> impl Iterator<Item = Search> {
     let lease = searches(if quick { model::smoke() } else { model::catalogue() }, longer);
     let registers = searches(if quick { group_model::smoke() } else { group_model::catalogue() }, longer);
+    let hold = searches(if quick { hold_model::smoke() } else { hold_model::catalogue() }, longer);
     let quorum = searches(if quick { quorum::smoke() } else { quorum::catalogue() }, longer);
     let log = searches(if quick { log_model::smoke() } else { log_model::catalogue() }, longer);
-    lease.chain(registers).chain(quorum).chain(log)
+    lease.chain(registers).chain(hold).chain(quorum).chain(log)
 }
 
 /// A search that is done with states merged and without: how many states there are, how many are left, and how they differ.
@@ -102,7 +103,7 @@ fn walks(setup: &log_model::Setup) -> Result<(usize, usize), String> {
 
 /// The planted bugs.
 fn bugs() -> impl Iterator<Item = Hunt> {
-    let others = hunts(model::canaries()).chain(hunts(group_model::canaries()));
+    let others = hunts(model::canaries()).chain(hunts(group_model::canaries())).chain(hunts(hold_model::canaries()));
     others.chain(hunts(quorum::canaries())).chain(hunts(log_model::canaries()))
 }
 
