@@ -12,6 +12,7 @@ use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
 use crate::failure::Failure;
 use crate::secret;
+use agent::AgentArgs;
 pub(crate) use colour::Colour;
 use http::HttpArgs;
 pub(crate) use log_format::LogFormat;
@@ -20,8 +21,9 @@ use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
 use registers::{ProtocolName, RegistersArgs};
 
+pub(crate) mod agent;
 mod colour;
-mod duration;
+pub(crate) mod duration;
 pub(crate) mod examples;
 pub(crate) mod http;
 pub(crate) mod kv;
@@ -35,7 +37,7 @@ pub(crate) mod store_url;
 pub(crate) mod usage;
 
 /// What `--data` may have: more would be cut by the protocol.
-const DATA_BYTES_MAX: usize = 1_024;
+pub(crate) const DATA_BYTES_MAX: usize = 1_024;
 
 /// Decides which one of several processes is in charge, and makes it safe to act on the answer.
 #[derive(Debug, Parser)]
@@ -191,6 +193,9 @@ pub(crate) enum Command {
     #[cfg(feature = "kv")]
     #[command(after_help = examples::KV_SHORT, after_long_help = examples::KV)]
     Kv(Box<kv::KvArgs>),
+    /// Campaign for programs in any language that this command did not start, over a socket of this host
+    #[command(after_help = examples::AGENT_SHORT, after_long_help = examples::AGENT)]
+    Agent(AgentArgs),
     /// Print the SQL that sets up a database, for an administrator
     #[command(after_help = examples::SCHEMA)]
     Schema(SchemaArgs),
@@ -503,9 +508,18 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The host's name.
+pub(crate) fn default_host() -> Label {
+    Label::new(host_name()).or_else(|_| Label::new("host")).expect("a short word is a label")
+}
+
+fn host_name() -> String {
+    nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// The host's name and the process id: readable, and different for two candidates on one host.
 fn default_label() -> Label {
-    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let host = host_name();
     let pid = std::process::id();
     Label::new(format!("{host}:{pid}"))
         .or_else(|_| Label::new(format!("host:{pid}")))

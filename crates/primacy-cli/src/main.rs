@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod agent;
 mod cli;
 mod commands;
 mod failure;

@@ -36,7 +36,12 @@ fn every_planted_bug_is_found() {
     let few = |setup: &log_model::Setup| setup.ballots < 3 && setup.budget.restarts + setup.budget.beats < 2;
     let log = log_model::canaries().into_iter().filter(|canary| few(&canary.setup) && !canary.setup.flushes);
     let log = log.map(Canary::hunt);
-    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(hunts(hold_model::canaries())).chain(quorum).chain(log) {
+    for bug in hunts(canaries())
+        .chain(hunts(group_model::canaries()))
+        .chain(hunts(hold_model::canaries()))
+        .chain(quorum)
+        .chain(log)
+    {
         assert_found(&bug.run(PATIENCE));
     }
 }

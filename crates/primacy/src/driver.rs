@@ -59,7 +59,7 @@ pub(crate) fn start(
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
-    let waiting = Status::Waiting { why: Why::NotLooked, leader: None, trouble: None };
+    let waiting = Status::Waiting { why: Why::NotLooked, leader: None, standing: None, trouble: None };
     let (status_outbox, status) = watch::channel(waiting);
     let config = core.lease().config();
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
@@ -463,6 +463,7 @@ impl Driver {
             _ => Status::Waiting {
                 why: view.why.unwrap_or(Why::NotLooked),
                 leader: view.holder.zip(view.version.map(|version| version.token)),
+                standing: view.standing,
                 trouble,
             },
         };

@@ -2,7 +2,7 @@
 
 use crate::store::StoreError;
 use crate::{Instant, Token};
-use primacy_core::lease::{EndReason, Holder, Why};
+use primacy_core::lease::{EndReason, Holder, Standing, Why};
 
 /// A candidate's state, as the latest value of a watch channel. The last value is always [`Status::Stopped`].
 ///
@@ -17,6 +17,8 @@ pub enum Status {
         why: Why,
         /// Who held the lease when it last looked, and with which token.
         leader: Option<(Holder, Token)>,
+        /// Where it stood among those that wait when it last looked.
+        standing: Option<Standing>,
         /// What is wrong with the store, if the last call failed.
         trouble: Option<Trouble>,
     },

@@ -48,6 +48,45 @@ Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could 
 processes cannot be started or do not stay alive, 75 lost the leadership with --once, or did not have it with --try or \
 --for, 77 asked to end while some of CMD may not be killed, 126 CMD cannot be executed, 127 CMD not found.";
 
+/// What fits on one screen.
+pub(crate) const AGENT_SHORT: &str = "\
+Examples:
+  primacy agent
+  primacy agent --config /etc/primacy/agent.toml
+  primacy agent list
+
+Programs connect to its socket, with a client for Python, Go or Node. All options and the configuration: --help-all.";
+
+pub(crate) const AGENT: &str = "\
+Examples:
+  primacy agent                                          any election, for programs of this user
+  primacy agent --config /etc/primacy/agent.toml
+  primacy agent check --config /etc/primacy/agent.toml
+  primacy agent list                                     who holds what on this host
+
+A configuration:
+  name = \"web-1\"
+  store = \"postgres://primacy@db/primacy\"
+  group = \"www-data\"           # of the socket: its users may connect
+  [[election]]
+  name = \"billing\"             # one '*' stands for any characters
+  lease = \"10s\"
+  grace = \"2s\"
+  holders = [\"billing\", \"@www-data\"]
+  operators = [\"ops\"]
+
+SIGHUP reads it again. SIGTERM tells all programs to stop their work, and ends when they have; a second one ends at once.
+Exit codes: 0 asked to end, 2 wrong usage, 69 the store cannot be used or the socket cannot be had.";
+
+pub(crate) const AGENT_LIST: &str = "\
+Examples:
+  primacy agent list
+  primacy agent list --socket /run/primacy/agent.sock --json";
+
+pub(crate) const AGENT_CHECK: &str = "\
+Examples:
+  primacy agent check --config /etc/primacy/agent.toml";
+
 pub(crate) const STATUS: &str = "\
 Examples:
   primacy status

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use crate::agent;
 use crate::cli::usage::Refusal;
 use crate::cli::{Colour, Command, Common, LogFormat, store_url};
 use crate::failure::{Failure, code};
@@ -38,6 +39,7 @@ pub(crate) use kv::warden::{WORD as KV_WARDEN, main as kv_warden};
 /// Runs a command other than `run`.
 pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
     let level = match &command {
+        Command::Agent(args) if args.command.is_none() => logging::HOLDING,
         Command::Peer(args) if args.command.is_none() => logging::VOTING,
         #[cfg(feature = "kv")]
         Command::Kv(args) if args.command.is_none() => logging::SERVING,
@@ -51,6 +53,7 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
         Command::Man(args) => pages::man(&args, &mut output),
         Command::Version => pages::version(&mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
+        Command::Agent(args) => agent::run(&args, common, &mut output),
         Command::Peer(args) => peer::run(&args, common, &mut output),
         #[cfg(feature = "kv")]
         Command::Kv(args) => kv::run(&args, common, &mut output),
@@ -114,6 +117,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             #[cfg(feature = "kv")]
             Command::Kv(_) => unreachable!("handled before a store is opened"),
             Command::Run(_)
+            | Command::Agent(_)
             | Command::Peer(_)
             | Command::Schema(_)
             | Command::Simulate(_)

@@ -9,7 +9,6 @@ use primacy::peers::certs::{self, CertsError};
 use primacy::peers::tls::{Identity, Tls, TlsError};
 use primacy::peers::{FileError, Peer, PeerAddress, PeerError};
 use primacy::select::{Score, ScoreError};
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::voters;
@@ -20,7 +19,7 @@ use crate::output::Output;
 use crate::output::certificates;
 use crate::output::schema::{self, SCHEMA};
 use crate::run::command_poll::{CommandPoll, PolledCommand};
-use crate::run::signals::is_ignored;
+use crate::run::signals::SignalStream;
 
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     match &args.command {
@@ -41,8 +40,8 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     let tls = settings.tls.clone();
     // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
     let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
-    let mut ends = Source::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
-    let mut reloads = Source::take(if tls.is_some() { &[Signal::SIGHUP] } else { &[] }).map_err(failed)?;
+    let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
+    let mut reloads = SignalStream::take(if tls.is_some() { &[Signal::SIGHUP] } else { &[] }).map_err(failed)?;
     let name = settings.name.clone();
     let voters: Vec<String> = settings.voters.iter().map(PeerAddress::to_string).collect();
     if settings.socket.is_none() {
@@ -122,28 +121,6 @@ fn reload(tls: &Tls) {
         Ok(()) => info!("the certificates have been read again"),
         Err(error @ TlsError::Revoked { .. }) => error!("{error}"),
         Err(error) => warn!("the certificates stay as they were: {error}"),
-    }
-}
-
-/// Some signals, as one stream.
-pub(super) struct Source(Vec<tokio::signal::unix::Signal>);
-
-impl Source {
-    /// A signal that the parent process ignores, as a shell does for background jobs, stays ignored.
-    pub(super) fn take(wanted: &[Signal]) -> io::Result<Self> {
-        let wanted = wanted.iter().filter(|wanted| **wanted == Signal::SIGHUP || !is_ignored(**wanted));
-        Ok(Self(wanted.map(|wanted| signal(SignalKind::from_raw(*wanted as i32))).collect::<io::Result<_>>()?))
-    }
-
-    pub(super) async fn next(&mut self) {
-        std::future::poll_fn(|cx| {
-            if self.0.iter_mut().any(|source| source.poll_recv(cx).is_ready()) {
-                std::task::Poll::Ready(())
-            } else {
-                std::task::Poll::Pending
-            }
-        })
-        .await;
     }
 }
 

@@ -8,18 +8,15 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use primacy::{Label, Token};
+use primacy::Token;
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
 use tracing::{info, warn};
 
 use super::answers::refused;
-use crate::cli::OrderArgs;
 use crate::cli::http::{HttpArgs, TOKEN_VARIABLE};
 use crate::failure::{Failure, code};
-use crate::order::pause::{self, Switch};
-use crate::order::{OperatorOrder, handover};
-use crate::output::Output;
+use crate::order::RemoteOrder;
 use crate::reach::Reach;
 
 /// Shorter ones can be guessed.
@@ -108,39 +105,8 @@ pub(super) fn may_order(
 }
 
 /// Logs who orders what.
-pub(super) fn note(order: &HttpOrder, client: SocketAddr) {
+pub(super) fn note(order: &RemoteOrder, client: SocketAddr) {
     info!(%client, %order, "ordered over HTTP");
-}
-
-/// An order over HTTP. It never takes a lease from a leader that has not stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum HttpOrder {
-    /// That one is to lead.
-    Promote(Label, Option<Token>),
-    /// Another is to lead.
-    Depose(Option<Token>),
-    /// Nobody new is to lead.
-    Pause,
-    /// As before.
-    Resume,
-}
-
-impl fmt::Display for HttpOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let token = match self {
-            Self::Promote(candidate, token) => {
-                write!(f, "promote {candidate}")?;
-                token
-            }
-            Self::Depose(token) => {
-                f.write_str("depose")?;
-                token
-            }
-            Self::Pause => return f.write_str("pause"),
-            Self::Resume => return f.write_str("resume"),
-        };
-        token.map_or(Ok(()), |token| write!(f, ", if the last token is {token}"))
-    }
 }
 
 /// What an order says beside its path.
@@ -153,61 +119,40 @@ struct Said {
     token: Option<u64>,
 }
 
-impl HttpOrder {
-    /// What is ordered by this word of the path, and this body.
-    ///
-    /// # Errors
-    /// Why it is none.
-    pub(super) fn read(word: &str, body: &[u8]) -> Result<Self, String> {
-        let said: Said = match body {
-            [] => Said::default(),
-            body => serde_json::from_slice(body)
-                .map_err(|error| format!("the order is not the JSON that it should be: {error}"))?,
-        };
-        let token =
-            said.token.map(|number| Token::new(number).ok_or_else(|| format!("{number} is no token"))).transpose()?;
-        match (word, said.candidate, token) {
-            ("promote", Some(candidate), token) => {
-                let label = Label::new(candidate).map_err(|error| format!("candidate: {error}"))?;
-                Ok(Self::Promote(label, token))
-            }
-            ("promote", None, _) => Err("say who is to lead: {\"candidate\": \"LABEL\"}".to_owned()),
-            ("depose", None, token) => Ok(Self::Depose(token)),
-            ("pause", None, None) => Ok(Self::Pause),
-            ("resume", None, None) => Ok(Self::Resume),
-            ("depose" | "pause" | "resume", ..) => Err(format!("{word} takes no such field")),
-            _ => Err("the orders are promote, depose, pause and resume".to_owned()),
-        }
-    }
+/// What is ordered by this word of the path, and this body.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn read(word: &str, body: &[u8]) -> Result<RemoteOrder, String> {
+    let said: Said = match body {
+        [] => Said::default(),
+        body => serde_json::from_slice(body)
+            .map_err(|error| format!("the order is not the JSON that it should be: {error}"))?,
+    };
+    let token =
+        said.token.map(|number| Token::new(number).ok_or_else(|| format!("{number} is no token"))).transpose()?;
+    RemoteOrder::read(word, said.candidate, token)
+}
 
-    /// Gives the order, and tells what `primacy promote --no-wait --json` and the others print. It does not wait for the outcome.
-    pub(super) async fn give(self, reach: &mut Reach) -> Response {
-        let (mut output, printed) = Output::collected();
-        let args = |token| OrderArgs { now: false, token, force: false, no_wait: true };
-        let given = match self {
-            Self::Promote(successor, token) => {
-                handover::run(OperatorOrder::Promote(successor), &args(token), reach, &mut output).await
-            }
-            Self::Depose(token) => handover::run(OperatorOrder::Depose, &args(token), reach, &mut output).await,
-            Self::Pause => pause::run(Switch::Pause, reach, &mut output).await,
-            Self::Resume => pause::run(Switch::Resume, reach, &mut output).await,
-        };
-        match given {
-            Ok(_) => ([(header::CONTENT_TYPE, "application/json")], printed.take()).into_response(),
-            Err(failure) => {
-                let status = match failure.code {
-                    code::REFUSED => StatusCode::CONFLICT,
-                    code::USAGE => StatusCode::BAD_REQUEST,
-                    _ => StatusCode::SERVICE_UNAVAILABLE,
-                };
-                refused(status, &failure.to_string())
-            }
+/// Gives the order, and answers what it came to.
+pub(super) async fn give(order: RemoteOrder, reach: &mut Reach) -> Response {
+    match order.give(reach).await {
+        Ok(printed) => ([(header::CONTENT_TYPE, "application/json")], printed).into_response(),
+        Err(failure) => {
+            let status = match failure.code {
+                code::REFUSED => StatusCode::CONFLICT,
+                code::USAGE => StatusCode::BAD_REQUEST,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            refused(status, &failure.to_string())
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use primacy::Label;
+
     use super::*;
 
     fn token(number: u64) -> Option<Token> {
@@ -218,11 +163,11 @@ mod tests {
     fn an_order_says_what_its_path_needs_and_nothing_else() {
         let promote = br#"{"candidate": "web-2", "token": 7}"#;
         let label = Label::new("web-2").expect("a label");
-        assert_eq!(HttpOrder::read("promote", promote), Ok(HttpOrder::Promote(label, token(7))));
-        assert_eq!(HttpOrder::read("depose", b""), Ok(HttpOrder::Depose(None)));
-        assert_eq!(HttpOrder::read("depose", br#"{"token": 7}"#), Ok(HttpOrder::Depose(token(7))));
-        assert_eq!(HttpOrder::read("pause", b"{}"), Ok(HttpOrder::Pause));
-        assert_eq!(HttpOrder::read("resume", b""), Ok(HttpOrder::Resume));
+        assert_eq!(read("promote", promote), Ok(RemoteOrder::Promote(label, token(7))));
+        assert_eq!(read("depose", b""), Ok(RemoteOrder::Depose(None)));
+        assert_eq!(read("depose", br#"{"token": 7}"#), Ok(RemoteOrder::Depose(token(7))));
+        assert_eq!(read("pause", b"{}"), Ok(RemoteOrder::Pause));
+        assert_eq!(read("resume", b""), Ok(RemoteOrder::Resume));
         for (word, body) in [
             ("promote", &b""[..]),
             ("promote", br#"{"candidate": ""}"#),
@@ -234,7 +179,7 @@ mod tests {
             ("depose", b"\xff"),
             ("forget", b""),
         ] {
-            assert!(HttpOrder::read(word, body).is_err(), "{word} {body:?}");
+            assert!(read(word, body).is_err(), "{word} {body:?}");
         }
     }
 

@@ -11,9 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{json, refused};
 use super::metrics;
-use super::orders::HttpOrder;
+use super::orders;
 use super::source::CandidateSource;
 use crate::failure::Failure;
+use crate::order::RemoteOrder;
 use crate::output::schema::{List, Millis, SCHEMA};
 use crate::reach::{ElectionView, PastLeaderships, Reach};
 
@@ -62,7 +63,7 @@ struct Asked<T> {
 pub(super) struct Questions {
     questions: mpsc::Sender<Asked<Question>>,
     /// Who only asks takes no place from who orders.
-    orders: mpsc::Sender<Asked<HttpOrder>>,
+    orders: mpsc::Sender<Asked<RemoteOrder>>,
 }
 
 impl Questions {
@@ -83,7 +84,7 @@ impl Questions {
     }
 
     /// The answer to an order.
-    pub(super) async fn order(&self, order: HttpOrder) -> Response {
+    pub(super) async fn order(&self, order: RemoteOrder) -> Response {
         let answer = wait(&self.orders, order, PATIENCE).await;
         answer.unwrap_or_else(|Unanswered| refused(StatusCode::SERVICE_UNAVAILABLE, BUSY))
     }
@@ -158,7 +159,7 @@ async fn answer(
     candidate: Arc<CandidateSource>,
     mut reach: Reach,
     mut asked: mpsc::Receiver<Asked<Question>>,
-    mut ordered: mpsc::Receiver<Asked<HttpOrder>>,
+    mut ordered: mpsc::Receiver<Asked<RemoteOrder>>,
 ) {
     let mut known = Known::default();
     loop {
@@ -174,7 +175,7 @@ async fn answer(
                     // What was known is no longer so.
                     known = Known::default();
                     reach.end_at(end);
-                    what.give(&mut reach).await
+                    orders::give(what, &mut reach).await
                 } else {
                     refused(StatusCode::SERVICE_UNAVAILABLE, BUSY)
                 };

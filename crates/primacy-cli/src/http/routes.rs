@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
 use super::metrics;
-use super::orders::{self, BODY_MAX, HttpOrder, OrderSecret};
+use super::orders::{self, BODY_MAX, OrderSecret};
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use super::source::{CandidateSource, Standing};
 use crate::output::schema::SCHEMA;
@@ -154,7 +154,7 @@ async fn order(
     let Ok(body) = axum::body::to_bytes(request.into_body(), BODY_MAX).await else {
         return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("an order has {BODY_MAX} bytes at most"));
     };
-    match HttpOrder::read(&word, &body) {
+    match orders::read(&word, &body) {
         Ok(order) => {
             orders::note(&order, client);
             shared.questions.order(order).await

@@ -17,7 +17,7 @@ fn token(number: u64) -> Token {
 #[test]
 fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let election = Election::new(Arc::new(MemoryStore::default()), "billing".parse().expect("a name"));
-    let waiting = || Status::Waiting { why: Why::Asking, leader: None, trouble: None };
+    let waiting = || Status::Waiting { why: Why::Asking, leader: None, standing: None, trouble: None };
     let (status, told) = watch::channel(waiting());
     let (led, leads) = watch::channel(None);
     let state = CandidateState { status: told, group: None, counted: Arc::default() };

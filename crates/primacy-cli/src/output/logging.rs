@@ -20,6 +20,9 @@ pub(crate) const RUNNING: &str = "primacy::run=info,primacy::http::orders=info,w
 /// What a voter logs by itself: it has nothing else to say, and somebody may look later.
 pub(crate) const VOTING: &str = "primacy=info,warn";
 
+/// What an agent logs by itself: each transition of a program, in its own words.
+pub(crate) const HOLDING: &str = "primacy::agent=info,warn";
+
 /// What a node logs by itself: each transition of its groups, in its own words.
 #[cfg(feature = "kv")]
 pub(crate) const SERVING: &str = "primacy=info,primacy::driver=warn,primacy_kv=info,warn";

@@ -571,7 +571,7 @@ mod tests {
     fn why_it_waits_no_longer_reads_well() {
         let after = |why| {
             let limit = Patience::For(Duration::from_millis(1));
-            in_vain(&Status::Waiting { why, leader: None, trouble: None }, Some(limit), true, false)
+            in_vain(&Status::Waiting { why, leader: None, standing: None, trouble: None }, Some(limit), true, false)
         };
         assert_eq!(after(Why::Asking).as_deref(), Some(" after 1ms: it was about to ask for the free lease"));
         assert_eq!(

@@ -53,3 +53,29 @@ pub(super) fn ends(signal: Signal) -> bool {
 pub(super) fn exit_code(signal: Signal) -> u8 {
     128 + signal as u8
 }
+
+/// Some signals, as one stream.
+pub(crate) struct SignalStream(Vec<tokio::signal::unix::Signal>);
+
+impl SignalStream {
+    /// Takes them from now on. A signal that the parent process ignores, as a shell does for background jobs, stays ignored.
+    ///
+    /// # Errors
+    /// If the system does not let it.
+    pub(crate) fn take(wanted: &[Signal]) -> io::Result<Self> {
+        let wanted = wanted.iter().filter(|wanted| **wanted == Signal::SIGHUP || !is_ignored(**wanted));
+        Ok(Self(wanted.map(|wanted| signal(SignalKind::from_raw(*wanted as i32))).collect::<io::Result<_>>()?))
+    }
+
+    /// The next of them, whichever it is.
+    pub(crate) async fn next(&mut self) {
+        std::future::poll_fn(|cx| {
+            if self.0.iter_mut().any(|source| source.poll_recv(cx).is_ready()) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+}

@@ -269,8 +269,7 @@ impl Hold {
             return;
         }
         let last = (self.told + 1, span.stop_at);
-        self.lead =
-            Some(Lead { token, deadline: span.deadline, read_by: span.stop_at, last, stage: Stage::Leading });
+        self.lead = Some(Lead { token, deadline: span.deadline, read_by: span.stop_at, last, stage: Stage::Leading });
         self.tell_now(News::Elected { token, span }, cx);
     }
 

@@ -95,7 +95,11 @@ fn a_leadership_that_ends_early_is_kept_until_the_program_has_heard() {
     assert_eq!(step(&mut hold, 3, Event::Stopped(token(7))), [Effect::Release]);
     assert_eq!(step(&mut silent, 8, Event::Wake), []);
     let mut reader = silent.clone();
-    assert_eq!(step(&mut silent, 9, Event::Wake), [Effect::Release, Effect::HangUp, Effect::Withdraw], "it reads nothing");
+    assert_eq!(
+        step(&mut silent, 9, Event::Wake),
+        [Effect::Release, Effect::HangUp, Effect::Withdraw],
+        "it reads nothing"
+    );
     assert_eq!(step(&mut reader, 8, Event::Read(2)), []);
     assert_eq!(step(&mut reader, 9, Event::Wake), [Effect::Release], "it believes no more");
     assert!(reader.is_connected());

@@ -260,6 +260,7 @@ impl Candidate {
             why: (phase == CandidatePhase::Waiting).then_some(if self.failures > 1 { Why::Unreachable } else { why }),
             token: tenure.map(|tenure| tenure.version.token),
             until: tenure.filter(|_| believes).map(|tenure| tenure.until),
+            standing: self.standing(),
             version: tenure.map(|tenure| tenure.version).or(record.map(|record| record.version)),
             holder: record.and_then(|record| record.holder.clone()),
             handover: record.and_then(|record| record.handover.clone()),

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::record::{HandoverRequest, Holder, Version};
+use crate::standing::Standing;
 use crate::{Instant, Label, Token};
 
 /// What a candidate is.
@@ -84,6 +85,8 @@ pub struct View {
     pub token: Option<Token>,
     /// Until when it believes that it leads. Over once that has passed, whatever `phase` says.
     pub until: Option<Instant>,
+    /// Where it stands among those that wait, when it last looked.
+    pub standing: Option<Standing>,
     /// The version of the record that it last saw or wrote.
     pub version: Option<Version>,
     /// Who held the lease when it last looked.

@@ -11,10 +11,20 @@ const CALM: Budget = Budget { pauses: 0, agent_pauses: 0, kills: 0, agent_kills:
 pub fn catalogue() -> Vec<Setup> {
     vec![
         Setup::new("hold: stopped, drained, ended", 9, Proof::None, Budget { pauses: 1, drains: 1, ends: 1, ..CALM }),
-        Setup::new("hold: killed with its agent", 9, Proof::Process, Budget { kills: 1, agent_kills: 1, ends: 1, ..CALM }),
+        Setup::new(
+            "hold: killed with its agent",
+            9,
+            Proof::Process,
+            Budget { kills: 1, agent_kills: 1, ends: 1, ..CALM },
+        ),
         Setup::new("hold: a process is left", 9, Proof::None, Budget { kills: 1, pauses: 1, drains: 1, ..CALM }),
         Setup::new("hold: closed, and works on", 9, Proof::None, Budget { closes: 1, ends: 1, pauses: 1, ..CALM }),
-        Setup::new("hold: agent and program stopped", 9, Proof::None, Budget { agent_pauses: 1, pauses: 1, ends: 1, ..CALM }),
+        Setup::new(
+            "hold: agent and program stopped",
+            9,
+            Proof::None,
+            Budget { agent_pauses: 1, pauses: 1, ends: 1, ..CALM },
+        ),
     ]
 }
 

@@ -1,10 +1,12 @@
 //! Elections among the processes themselves, with no database: each peer keeps a voter, and they talk over TLS.
 //!
-//! `config` says who votes, `wire` what is sent, `client` asks voters, and `voter` is one; `tls` and `disk` are what these share.
+//! `config` says who votes, `wire` what is sent, `client` asks voters, and `voter` is one; `tls`, `disk` and `local_socket` are what these
+//! share.
 
 mod client;
 mod config;
 mod disk;
+pub mod local_socket;
 pub mod tls;
 mod voter;
 mod wire;

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::super::peer::{self, Source};
+use super::super::peer;
 use super::warden::Warden;
 use crate::cli::kv::{KvArgs, NodeOptions, Reads};
 use crate::failure::{Failure, code};
@@ -20,6 +20,7 @@ use crate::output::Output;
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
 use crate::panics;
+use crate::run::signals::SignalStream;
 
 pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let NodeOptions { folder, voter, store_url, store, groups, timing, reads, memory, snapshot_every, clients } =
@@ -48,7 +49,7 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let runtime = runtime.map_err(|error| super::super::no_runtime(&error))?;
     let ended = runtime.block_on(async {
         let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
-        let mut ends = Source::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
+        let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
         let (tell, mut told) = mpsc::unbounded_channel();
         let events = {
             let warden = Rc::clone(&warden);

@@ -19,6 +19,7 @@ use super::settings::{PeerError, PeerSettings};
 use super::{copies, founding, listener, socket, task};
 use crate::clock;
 use crate::peers::config::{Cluster, PeerAddress};
+use crate::peers::local_socket::SocketFile;
 use crate::select::Score;
 
 /// Tells a peer how many requests arrive at its place, for candidates that want to lead from near there.
@@ -41,7 +42,7 @@ pub struct Peer {
     cluster: watch::Receiver<Option<Cluster>>,
     stranger: watch::Receiver<Option<String>>,
     requests: RequestRate,
-    _socket: Option<socket::SocketFile>,
+    _socket: Option<SocketFile>,
     tasks: JoinSet<Result<(), PeerError>>,
 }
 

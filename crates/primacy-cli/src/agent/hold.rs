@@ -1,0 +1,405 @@
+//! One hold: a program that waits for a leadership, has it, and gives it back. What is decided is decided by
+//! [`hold::Hold`](primacy_core::hold); here are the candidate, the connection and the clock.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use primacy::store::{EndReason, Holder};
+use primacy::{Candidate, CandidateConfig, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock};
+use primacy_core::hold::{Context, Effect, Event, Hold, News, Span};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::proof::Proof;
+use super::rights::Caller;
+use super::wire::{Channel, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, Said, TokenText};
+use super::{Agent, Refusal};
+
+/// A program that waits and does not read is hung up on after two leases, and not before this.
+const PATIENCE_LEAST: Duration = Duration::from_secs(10);
+
+/// Between two looks at the boot clock: the runtime's timers stand still while the machine sleeps.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Serves a program that wants to hold a leadership, until nothing is left of it.
+///
+/// # Errors
+/// Why it may not, or cannot. Then there never was a candidate, or it has withdrawn.
+pub(super) async fn serve(
+    agent: &Rc<Agent>,
+    request: HoldRequest,
+    caller: Caller,
+    channel: Channel,
+) -> Result<(), (Channel, Refusal)> {
+    let prepared = prepare(agent, &request, &caller, &channel);
+    let (candidate, label, proof, lease) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Err((channel, refusal)),
+    };
+    let number = agent.enter(HoldFrame {
+        election: request.election.clone(),
+        name: label.as_str().to_owned(),
+        pid: caller.pid,
+        uid: caller.uid,
+        standing: "waits".into(),
+        token: None,
+        deadline_ns: None,
+        proof: request.proof,
+    });
+    let patience = PATIENCE_LEAST.max(lease * 2);
+    let mut served = Served {
+        agent: Rc::clone(agent),
+        number,
+        core: Hold::new(patience, clock::now()),
+        who: format!("{label} (process {})", caller.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string())),
+        election: request.election,
+        status: candidate.status(),
+        candidate,
+        channel: Some(channel),
+        proof,
+        is_proven: request.proof == ProofKind::None,
+        guard: None,
+        waiting: None,
+    };
+    served.run().await;
+    Ok(())
+}
+
+/// What must be so before there is a candidate.
+fn prepare(
+    agent: &Agent,
+    request: &HoldRequest,
+    caller: &Caller,
+    channel: &Channel,
+) -> Result<(Candidate, Label, Proof, Duration), Refusal> {
+    let election = agent.election(&request.election)?;
+    let rule = agent.rule(&election)?;
+    if !rule.may_hold(caller) {
+        return Err(Refusal::not_allowed(caller, "hold", &election));
+    }
+    let label = request.name.clone().map(Label::new).transpose();
+    let label = label.map_err(|error| Refusal::malformed(format!("name: {error}")))?;
+    let label = label.unwrap_or_else(|| agent.name.clone());
+    let proof = Proof::of(request.proof, channel.stream(), caller).map_err(|why| Refusal::new("proof", why))?;
+    let mut config = CandidateConfig::new(label.clone());
+    config.timing = rule.timing;
+    config.data = request.data.clone().unwrap_or_default();
+    if config.data.len() > crate::cli::DATA_BYTES_MAX {
+        return Err(Refusal::malformed(format!("data has more than {} bytes", crate::cli::DATA_BYTES_MAX)));
+    }
+    let election = agent.fleet.election(election.as_str()).map_err(|error| Refusal::malformed(error.to_string()))?;
+    let candidate = election.campaign_with(config).map_err(|error| Refusal::new("unavailable", error.to_string()))?;
+    Ok((candidate, label, proof, rule.timing.lease()))
+}
+
+struct Served {
+    agent: Rc<Agent>,
+    number: u64,
+    core: Hold,
+    /// For the log.
+    who: String,
+    election: String,
+    candidate: Candidate,
+    status: watch::Receiver<Status>,
+    /// `None`: the connection has ended.
+    channel: Option<Channel>,
+    proof: Proof,
+    /// Nothing more is awaited of the proof.
+    is_proven: bool,
+    guard: Option<Guard>,
+    /// What it was told last while it waited.
+    waiting: Option<Waiting>,
+}
+
+/// A leadership that the program has, or may believe in.
+struct Guard {
+    phases: watch::Receiver<Phase>,
+    deadline: Instant,
+    heard: Heard,
+    leadership: Leadership,
+}
+
+/// What the hold has heard of a leadership's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Draining,
+    Ended,
+}
+
+/// How a candidate waits, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waiting {
+    position: Option<u32>,
+    leader: Option<(Holder, Token)>,
+    why: String,
+}
+
+impl Waiting {
+    fn of(status: &Status) -> Option<Self> {
+        let Status::Waiting { why, leader, standing, trouble, .. } = status else { return None };
+        let position = standing.map(|standing| standing.ahead.saturating_add(1));
+        let mut why = format!("this candidate {why}");
+        if let Some(trouble) = trouble {
+            why = format!("{why}: {}", crate::secret::without(&trouble.error.to_string()));
+        }
+        Some(Self { position, leader: leader.clone(), why })
+    }
+}
+
+/// What woke the task of a hold.
+enum Woken {
+    Event(Event),
+    Phase(bool),
+    Elected(Leadership),
+    Stopped(StopReason),
+    Status,
+    Ending,
+    Due,
+}
+
+impl Served {
+    async fn run(&mut self) {
+        let mut is_ending = self.agent.ending.clone();
+        let mut ends = false;
+        self.waiting = Waiting::of(&self.status.borrow_and_update());
+        self.step(Event::Moved);
+        loop {
+            let due = self.core.deadline();
+            let is_connected = self.channel.is_some();
+            let woken = tokio::select! {
+                biased;
+                () = self.proof.proven(), if !self.is_proven => {
+                    self.is_proven = true;
+                    Woken::Event(Event::Proven)
+                }
+                event = said(&mut self.channel), if is_connected => Woken::Event(event),
+                goes_on = changed(&mut self.guard) => Woken::Phase(goes_on),
+                elected = self.candidate.elected(), if self.guard.is_none() => match elected {
+                    Ok(leadership) => Woken::Elected(leadership),
+                    Err(reason) => Woken::Stopped(reason),
+                },
+                changed = self.status.changed(), if self.guard.is_none() && changed_matters(&self.status) => {
+                    drop(changed);
+                    Woken::Status
+                }
+                ending = is_ending.wait_for(|ends| *ends), if !ends => {
+                    drop(ending);
+                    Woken::Ending
+                }
+                () = sleep_until(due) => Woken::Due,
+            };
+            match woken {
+                Woken::Event(event) => self.step(event),
+                Woken::Phase(goes_on) => self.hear_phase(goes_on),
+                Woken::Elected(leadership) => self.elected(leadership),
+                Woken::Stopped(reason) => {
+                    self.stopped(&reason, ends);
+                    break;
+                }
+                Woken::Status => self.hear_status(),
+                Woken::Ending => {
+                    ends = true;
+                    // A leader's work is told to stop, and one that waits withdraws.
+                    self.candidate.handle().shutdown();
+                }
+                Woken::Due => self.step(Event::Wake),
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.core.handle(event, &mut Context { now: clock::now(), effects: &mut effects });
+        for effect in effects {
+            match effect {
+                Effect::Tell(number, news) => self.tell(number, &news),
+                Effect::HangUp => {
+                    warn!(election = %self.election, "{} does not read: its connection ends", self.who);
+                    self.channel = None;
+                }
+                Effect::Withdraw => {
+                    self.channel = None;
+                    self.candidate.handle().shutdown();
+                }
+                Effect::Release => {
+                    if let Some(Guard { leadership, .. }) = self.guard.take() {
+                        info!(election = %self.election, token = %leadership.token(), "{} has stopped: the leadership is given back", self.who);
+                        drop(leadership);
+                    }
+                    self.waiting = None;
+                }
+            }
+        }
+        if self.channel.is_none() && self.core.is_connected() {
+            return self.step(Event::Disconnected);
+        }
+        self.publish();
+    }
+
+    fn elected(&mut self, leadership: Leadership) {
+        let mut phases = leadership.phases();
+        let phase = phases.borrow_and_update().clone();
+        let Phase::Leading { until, timing, .. } = phase else {
+            // It is over before the program has heard of it: nobody works.
+            return drop(leadership);
+        };
+        let span = Span { stop_at: timing.stop_at(until), deadline: until };
+        let token = leadership.token();
+        self.guard = Some(Guard { phases, deadline: until, heard: Heard::Nothing, leadership });
+        info!(election = %self.election, %token, "{} leads", self.who);
+        self.step(Event::Elected { token, span });
+    }
+
+    /// The leadership has another phase, or there will be none any more.
+    fn hear_phase(&mut self, goes_on: bool) {
+        let Some(guard) = &mut self.guard else { return };
+        let phase = guard.phases.borrow_and_update().clone();
+        let event = match phase {
+            Phase::Ended { reason } => Event::Ended(reason),
+            _ if !goes_on => Event::Ended(EndReason::Expired),
+            Phase::Leading { until, timing, .. } => {
+                guard.deadline = until;
+                Event::Extended(Span { stop_at: timing.stop_at(until), deadline: until })
+            }
+            Phase::Draining { reason, by } => Event::Draining { reason, by },
+            // Of phases that follow each other closely only the last is seen.
+            Phase::Overdue { reason } if guard.heard == Heard::Nothing => Event::Draining { reason, by: clock::now() },
+            _ => return,
+        };
+        match &event {
+            Event::Ended(_) => guard.heard = Heard::Ended,
+            Event::Draining { .. } => guard.heard = Heard::Draining,
+            _ => {}
+        }
+        self.step(event);
+    }
+
+    fn hear_status(&mut self) {
+        let waiting = Waiting::of(&self.status.borrow_and_update());
+        if waiting.is_some() && waiting != self.waiting {
+            self.waiting = waiting;
+            self.step(Event::Moved);
+        }
+    }
+
+    /// The candidate takes no part any more.
+    fn stopped(&mut self, reason: &StopReason, ends: bool) {
+        if let Some(channel) = self.channel.take() {
+            let refusal = match reason {
+                StopReason::Withdrawn if ends => Refusal::new("ending", "the agent ends"),
+                reason => Refusal::new("unavailable", reason.to_string()),
+            };
+            if !matches!(reason, StopReason::Withdrawn) {
+                warn!(election = %self.election, %reason, "{} is no candidate any more", self.who);
+            }
+            refusal.tell(&channel);
+        }
+    }
+
+    fn tell(&mut self, number: u64, news: &News) {
+        let frame = self.frame(number, news);
+        if self.channel.as_ref().is_some_and(|channel| channel.tell(&frame).is_err()) {
+            self.channel = None;
+        }
+    }
+
+    fn frame(&mut self, n: u64, news: &News) -> Frame {
+        match news {
+            News::Waiting => {
+                let waiting = Waiting::of(&self.status.borrow_and_update());
+                self.waiting.clone_from(&waiting);
+                let told = waiting.unwrap_or(Waiting {
+                    position: None,
+                    leader: None,
+                    why: "this candidate asks anew".to_owned(),
+                });
+                let leader = told
+                    .leader
+                    .map(|(who, token)| LeaderFrame { name: who.label.as_str().to_owned(), token: TokenText(token) });
+                Frame::Waiting { n, position: told.position, leader, why: told.why }
+            }
+            News::Elected { token, span } => {
+                let (stop_ns, deadline_ns) = points(*span);
+                Frame::Elected { n, token: TokenText(*token), stop_ns, deadline_ns }
+            }
+            News::Extended { token, span } => {
+                let (stop_ns, deadline_ns) = points(*span);
+                Frame::Extended { n, token: TokenText(*token), stop_ns, deadline_ns }
+            }
+            News::Draining { token, reason, by } => {
+                info!(election = %self.election, %token, %reason, "{} must stop", self.who);
+                let by_ns = clock::to_boot_nanos(*by);
+                Frame::Draining {
+                    n,
+                    token: TokenText(*token),
+                    reason: reason.word().to_owned(),
+                    why: reason.to_string(),
+                    by_ns,
+                }
+            }
+            News::Lost { token, reason } => {
+                info!(election = %self.election, %token, %reason, "{} leads no more", self.who);
+                Frame::Lost { n, token: TokenText(*token), reason: reason.word().to_owned(), why: reason.to_string() }
+            }
+        }
+    }
+
+    /// How it stands, for those who ask the agent.
+    fn publish(&self) {
+        let token = self.core.token();
+        let standing = match (&self.guard, token, self.core.is_connected()) {
+            (_, None, _) => "waits",
+            (_, Some(_), false) => "ends",
+            (Some(guard), Some(_), true) if guard.phases.borrow().stop_reason().is_none() => "leads",
+            _ => "draining",
+        };
+        let deadline = self.guard.as_ref().map(|guard| clock::to_boot_nanos(guard.deadline));
+        self.agent.note(self.number, standing, token, deadline);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.agent.leave(self.number);
+    }
+}
+
+fn points(span: Span) -> (u64, u64) {
+    (clock::to_boot_nanos(span.stop_at), clock::to_boot_nanos(span.deadline))
+}
+
+/// What the program says next, or that it has gone. What it says and must not say ends the connection.
+async fn said(channel: &mut Option<Channel>) -> Event {
+    let Some(open) = channel else { return std::future::pending().await };
+    let line = open.next().await;
+    match line.ok().flatten().and_then(|line| serde_json::from_slice::<Said>(&line).ok()) {
+        Some(Said::Read { n }) => Event::Read(n),
+        Some(Said::Stopped { token }) => Event::Stopped(token.0),
+        None => {
+            *channel = None;
+            Event::Disconnected
+        }
+    }
+}
+
+/// Returns at the next phase of the leadership; `false` if there will be none. Never, if it has ended.
+async fn changed(guard: &mut Option<Guard>) -> bool {
+    match guard {
+        Some(guard) if guard.heard != Heard::Ended => guard.phases.changed().await.is_ok(),
+        _ => std::future::pending().await,
+    }
+}
+
+/// A status whose sender has gone is told by the end of the candidate.
+fn changed_matters(status: &watch::Receiver<Status>) -> bool {
+    status.has_changed().is_ok()
+}
+
+/// Returns when the point has passed, or a little earlier.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep(due.since(clock::now()).min(LOOK)).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,374 @@
+//! `primacy agent`: one process for each host that campaigns for programs that it did not start.
+//!
+//! Programs connect to its Unix socket and hold leaderships over it, in any language. The manual's page on the agent says how to
+//! run one, the one on its socket what is said there, and the design page why nobody else leads while a program may believe that
+//! it does.
+
+mod hold;
+mod proof;
+mod questions;
+mod rights;
+mod settings;
+mod wire;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Group, geteuid};
+use primacy::peers::local_socket::{self, SocketFile};
+use primacy::{ElectionName, Fleet, Label, Token, clock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use crate::cli::agent::{AgentArgs, AgentCommand};
+use crate::cli::{Common, default_host, store_url};
+use crate::failure::{Failure, code};
+use crate::output::Output;
+use crate::panics;
+use crate::run::signals::SignalStream;
+pub(crate) use wire::SOCKET_VARIABLE;
+
+use questions::Observations;
+use rights::{Caller, Rule};
+use settings::Settings;
+use wire::{Channel, Frame, HoldFrame, PROTOCOL, Request, TokenText};
+
+/// The user and the group of the socket may connect.
+const MODE: u32 = 0o660;
+/// How long a program may take to say what it wants.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+/// What two readings of one clock may differ by: some programs read it in steps of 10 ms.
+const CLOCK_TOLERANCE_NS: u64 = 20_000_000;
+/// How many connections there are at most, and how many of one user that is not trusted. Each takes up to two open files.
+const CONNECTIONS_MAX: usize = 8_192;
+const SHARE_OF_USER: usize = 2;
+/// How long no connection is taken after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What all connections share.
+struct Agent {
+    name: Label,
+    fleet: Fleet,
+    settings: RefCell<Settings>,
+    /// Those of programs, by the numbers of their connections.
+    holds: RefCell<BTreeMap<u64, HoldFrame>>,
+    /// How many connections each user has.
+    connections: RefCell<BTreeMap<u32, usize>>,
+    observations: Observations,
+    /// Whether the agent is asked to end.
+    ending: watch::Receiver<bool>,
+}
+
+/// Why a program does not get what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refusal {
+    code: &'static str,
+    why: String,
+}
+
+impl Refusal {
+    fn new(code: &'static str, why: impl Into<String>) -> Self {
+        Self { code, why: why.into() }
+    }
+
+    fn malformed(why: impl Into<String>) -> Self {
+        Self::new("malformed", why)
+    }
+
+    fn not_allowed(caller: &Caller, what: &str, election: &ElectionName) -> Self {
+        warn!("{caller} may not {what} '{election}': refused");
+        let why = format!("{caller} may not {what} '{election}'; the agent's configuration says who may");
+        Self::new("not-allowed", why)
+    }
+
+    /// Says so, if the other end still listens.
+    fn tell(&self, channel: &Channel) {
+        let told = channel.tell(&Frame::Refused { code: self.code, why: self.why.clone() });
+        if let Err(error) = told {
+            debug!(%error, "a refusal cannot be told");
+        }
+    }
+}
+
+/// `primacy agent`, and what belongs to it.
+pub(crate) fn run(args: &AgentArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))?;
+    let local = tokio::task::LocalSet::new();
+    match &args.command {
+        Some(AgentCommand::List) => local.block_on(&runtime, questions::list(args.socket.clone(), output)),
+        Some(AgentCommand::Check) => check(args, output),
+        None => {
+            panics::end_the_process();
+            local.block_on(&runtime, serve(args, common))
+        }
+    }
+}
+
+/// Says whether the configuration is right.
+fn check(args: &AgentArgs, output: &mut Output) -> Result<u8, Failure> {
+    let settings = settings_of(args)?;
+    let count = settings.rules.len();
+    output.text(&format!(
+        "the configuration is right: {count} {}\n",
+        if count == 1 { "election" } else { "elections" }
+    ))?;
+    Ok(0)
+}
+
+fn settings_of(args: &AgentArgs) -> Result<Settings, Failure> {
+    match &args.config {
+        Some(path) => Settings::read(path),
+        None => Ok(Settings::open(args.timing()?)),
+    }
+}
+
+async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
+    let settings = settings_of(args)?;
+    let mut common = common.clone();
+    common.store = common.store.or_else(|| settings.store.clone());
+    let store = common.open_store()?;
+    if common.uses_default_store() {
+        store_url::create_default_folder().map_err(|error| {
+            let folder = store_url::default_folder();
+            Failure::unavailable(format!("the folder {} cannot be created: {error}", folder.display()))
+        })?;
+    }
+    let name = args.name.clone().or_else(|| settings.name.clone());
+    let name = name.unwrap_or_else(default_host);
+    let path = args.socket.clone().or_else(|| settings.socket.clone());
+    let path = path.unwrap_or_else(|| wire::default_socket(geteuid().is_root()));
+    let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
+    // Before anybody may know that it listens.
+    let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
+    let mut reloads = SignalStream::take(&[Signal::SIGHUP]).map_err(failed)?;
+    raise_open_files();
+    let (listener, _file) = listen(&path, settings.group.as_deref())?;
+    let (end, ending) = watch::channel(false);
+    let agent = Rc::new(Agent {
+        name,
+        fleet: Fleet::new(store),
+        settings: RefCell::new(settings),
+        holds: RefCell::default(),
+        connections: RefCell::default(),
+        observations: Observations::default(),
+        ending,
+    });
+    info!(store = %agent.fleet.store().location(), "agent {} listens on {}", agent.name, path.display());
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            taken = listener.accept() => match taken {
+                Ok((stream, _)) => {
+                    let agent = Rc::clone(&agent);
+                    connections.spawn_local(async move { connection(&agent, stream).await });
+                }
+                Err(error) => {
+                    debug!(%error, "a connection cannot be taken");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = reloads.next() => reload(&agent, args),
+            () = ends.next() => break,
+        }
+    }
+    // Nobody comes any more, and who is here is told.
+    drop(listener);
+    end.send_replace(true);
+    let left = agent.holds.borrow().values().filter(|hold| hold.token.is_some()).count();
+    if left > 0 {
+        info!("asked to end: {left} programs are told to stop their work; once more, and it is not waited for");
+    }
+    tokio::select! {
+        () = async { while connections.join_next().await.is_some() {} } => {}
+        () = ends.next() => warn!("ends without waiting: leaderships that are left last until their deadlines"),
+    }
+    info!("agent {} has ended", agent.name);
+    Ok(0)
+}
+
+/// Listens at this path, for its user and this group.
+fn listen(path: &PathBuf, group: Option<&str>) -> Result<(UnixListener, SocketFile), Failure> {
+    let failed = |why: String| Failure::unavailable(why).with("choose another place with --socket");
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        let made = std::fs::create_dir(folder);
+        made.map_err(|error| failed(format!("the folder {} cannot be made: {error}", folder.display())))?;
+    }
+    let bound = local_socket::bind(path, MODE).map_err(|error| failed(error.to_string()))?;
+    if let Some(group) = group {
+        let known = Group::from_name(group).ok().flatten().map(|group| group.gid);
+        let gid = known.or_else(|| group.parse().ok().map(Gid::from_raw));
+        let changed = gid.ok_or_else(|| std::io::Error::other("there is no such group"));
+        let changed = changed.and_then(|gid| std::os::unix::fs::chown(path, None, Some(gid.as_raw())));
+        changed.map_err(|error| failed(format!("the socket cannot be given to the group {group}: {error}")))?;
+    }
+    Ok(bound)
+}
+
+/// As many open files as the system lets this process have: each program takes one or two.
+fn raise_open_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        debug!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// Reads the configuration again. What holds goes on as it is; what comes is judged by the new one.
+fn reload(agent: &Agent, args: &AgentArgs) {
+    let Some(path) = &args.config else {
+        return warn!("there is no --config to read again");
+    };
+    match Settings::read(path) {
+        Ok(settings) => {
+            let before = agent.settings.replace(settings);
+            let now = agent.settings.borrow();
+            let stays = |what: &str, differs: bool| {
+                if differs {
+                    warn!("another {what} counts after a restart of the agent");
+                }
+            };
+            stays("store", before.store != now.store);
+            stays("socket", before.socket != now.socket || before.group != now.group);
+            stays("name", before.name != now.name);
+            info!("{} has been read again", path.display());
+        }
+        Err(failure) => warn!("the configuration stays as it was: {failure}"),
+    }
+}
+
+/// Serves one connection to its end.
+async fn connection(agent: &Rc<Agent>, stream: UnixStream) {
+    let Ok(caller) = Caller::of(&stream) else { return };
+    let channel = Channel::new(stream);
+    let _place = match Place::take(agent, &caller) {
+        Ok(place) => place,
+        Err(refusal) => return refusal.tell(&channel),
+    };
+    let sent_ns = clock::boot_nanos().unwrap_or(u64::MAX);
+    if channel.tell(&Frame::Agent { protocol: PROTOCOL, now_ns: sent_ns }).is_err() {
+        return;
+    }
+    let mut channel = channel;
+    let request = match tokio::time::timeout(REQUEST_WITHIN, channel.next()).await {
+        Ok(Ok(Some(line))) => request(&line),
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => Err(Refusal::malformed(error.to_string())),
+        Err(_) => Err(Refusal::malformed("no request has come in time")),
+    };
+    let received_ns = clock::boot_nanos().unwrap_or(0);
+    let refused = match request {
+        Err(refusal) => Err((channel, refusal)),
+        Ok(Request::Hold(request)) => {
+            let now = request.now_ns;
+            if now.saturating_add(CLOCK_TOLERANCE_NS) < sent_ns || now > received_ns.saturating_add(CLOCK_TOLERANCE_NS)
+            {
+                let why = "the program's CLOCK_BOOTTIME is not that of the agent: they must run in one time namespace";
+                Err((channel, Refusal::new("clock", why)))
+            } else {
+                hold::serve(agent, request, caller, channel).await
+            }
+        }
+        Ok(Request::Observe { election, .. }) => questions::observe(agent, &election, &caller, channel).await,
+        Ok(Request::Order(request)) => questions::order(agent, request, &caller, channel).await,
+        Ok(Request::List { .. }) => {
+            agent.list(&caller, &channel).await;
+            Ok(())
+        }
+    };
+    if let Err((channel, refusal)) = refused {
+        refusal.tell(&channel);
+    }
+}
+
+fn request(line: &[u8]) -> Result<Request, Refusal> {
+    let read: Result<Request, _> = serde_json::from_slice(line);
+    let request = read.map_err(|error| Refusal::malformed(format!("the request cannot be read: {error}")))?;
+    match request.protocol() {
+        PROTOCOL => Ok(request),
+        other => Err(Refusal::new("protocol", format!("this agent speaks protocol {PROTOCOL}, and not {other}"))),
+    }
+}
+
+/// A connection's place among those of its user.
+struct Place<'a> {
+    agent: &'a Agent,
+    uid: u32,
+}
+
+impl<'a> Place<'a> {
+    fn take(agent: &'a Agent, caller: &Caller) -> Result<Self, Refusal> {
+        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        let most = CONNECTIONS_MAX.min(files.unwrap_or(usize::MAX) / 3);
+        let mut connections = agent.connections.borrow_mut();
+        let all: usize = connections.values().sum();
+        let own = connections.entry(caller.uid).or_default();
+        if all >= most || (!caller.is_trusted() && *own >= most / SHARE_OF_USER) {
+            return Err(Refusal::new("busy", "there are too many connections"));
+        }
+        *own += 1;
+        Ok(Self { agent, uid: caller.uid })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut connections = self.agent.connections.borrow_mut();
+        if let Some(own) = connections.get_mut(&self.uid) {
+            *own -= 1;
+            if *own == 0 {
+                connections.remove(&self.uid);
+            }
+        }
+    }
+}
+
+impl Agent {
+    fn election(&self, name: &str) -> Result<ElectionName, Refusal> {
+        ElectionName::new(name).map_err(|error| Refusal::malformed(format!("election: {error}")))
+    }
+
+    fn rule(&self, election: &ElectionName) -> Result<Rule, Refusal> {
+        let rule = self.settings.borrow().rule(election).cloned();
+        rule.ok_or_else(|| {
+            let why = format!("the agent's configuration has no election '{election}'");
+            Refusal::new("no-such-election", why)
+        })
+    }
+
+    /// A hold begins. Returns its number.
+    fn enter(&self, hold: HoldFrame) -> u64 {
+        let mut holds = self.holds.borrow_mut();
+        let number = holds.last_key_value().map_or(0, |(last, _)| last + 1);
+        holds.insert(number, hold);
+        number
+    }
+
+    fn note(&self, number: u64, standing: &'static str, token: Option<Token>, deadline_ns: Option<u64>) {
+        if let Some(hold) = self.holds.borrow_mut().get_mut(&number) {
+            hold.standing = standing.into();
+            hold.token = token.map(TokenText);
+            hold.deadline_ns = deadline_ns;
+        }
+    }
+
+    fn leave(&self, number: u64) {
+        self.holds.borrow_mut().remove(&number);
+    }
+
+    async fn list(&self, caller: &Caller, channel: &Channel) {
+        let shown = |hold: &&HoldFrame| caller.is_trusted() || hold.uid == caller.uid;
+        let holds = self.holds.borrow().values().filter(shown).cloned().collect();
+        let frame = Frame::Holds { name: self.name.as_str().to_owned(), version: env!("CARGO_PKG_VERSION"), holds };
+        if let Err(error) = channel.send(&frame, REQUEST_WITHIN).await {
+            debug!(%error, "who holds what cannot be told");
+        }
+    }
+}

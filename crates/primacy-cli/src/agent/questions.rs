@@ -1,0 +1,243 @@
+//! What programs and people ask an agent beside holding: how an election stands, orders, and who holds what.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::unistd::geteuid;
+use primacy::store::Snapshot;
+use primacy::{ElectionName, Observation, clock};
+use serde::Deserialize;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tracing::{debug, info};
+
+use super::rights::Caller;
+use super::wire::{self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, Request, Said};
+use super::{Agent, Refusal};
+use crate::failure::{Failure, code};
+use crate::order::RemoteOrder;
+use crate::output::Output;
+use crate::output::change::changes;
+use crate::output::lead::Lead;
+use crate::output::schema::{Millis, SCHEMA, State, Status};
+use crate::output::span::span;
+use crate::reach::{Reach, aged};
+
+/// How long a program may take to read an answer.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// How long an order may take.
+const ORDER_WITHIN: Duration = Duration::from_secs(10);
+/// Between two looks at a leadership that may have run out.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long an agent may take to answer this command.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The elections that somebody looks at: one observation of each, however many look.
+#[derive(Default)]
+pub(super) struct Observations(RefCell<BTreeMap<ElectionName, Weak<watch::Receiver<Observation>>>>);
+
+impl Observations {
+    fn of(&self, agent: &Agent, election: &ElectionName) -> Result<Rc<watch::Receiver<Observation>>, Refusal> {
+        let mut known = self.0.borrow_mut();
+        known.retain(|_, observed| observed.strong_count() > 0);
+        if let Some(observed) = known.get(election).and_then(Weak::upgrade) {
+            return Ok(observed);
+        }
+        let unavailable = |error: primacy::SetupError| Refusal::new("unavailable", error.to_string());
+        let observed = agent.fleet.election(election.as_str()).and_then(|election| election.observe());
+        let observed = Rc::new(observed.map_err(unavailable)?);
+        known.insert(election.clone(), Rc::downgrade(&observed));
+        Ok(observed)
+    }
+}
+
+/// Tells how an election stands, at once and after each change, for as long as that is read.
+///
+/// # Errors
+/// Why this one may not look.
+pub(super) async fn observe(
+    agent: &Rc<Agent>,
+    election: &str,
+    caller: &Caller,
+    mut channel: Channel,
+) -> Result<(), (Channel, Refusal)> {
+    let prepared = agent.election(election).and_then(|election| {
+        if !agent.rule(&election)?.may_look(caller) {
+            return Err(Refusal::not_allowed(caller, "look at", &election));
+        }
+        Ok((agent.observations.of(agent, &election)?, election))
+    });
+    let (shared, election) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Err((channel, refusal)),
+    };
+    let mut observed = (*shared).clone();
+    let mut ending = agent.ending.clone();
+    let (mut told, mut last): (u64, Option<Option<Snapshot>>) = (0, None);
+    loop {
+        let seen = seen(&observed.borrow_and_update());
+        if let Some((snapshot, age)) = seen {
+            let is_news = match &last {
+                Some(last) => !changes(last.as_ref(), snapshot.as_ref()).is_empty(),
+                None => true,
+            };
+            if is_news {
+                told += 1;
+                let status = status(agent, &election, snapshot.as_ref(), age);
+                let frame = Frame::Seen { n: told, status: Box::new(status) };
+                if channel.send(&frame, READ_WITHIN).await.is_err() || !is_read(&mut channel, told).await {
+                    return Ok(());
+                }
+                last = Some(snapshot);
+            }
+        }
+        tokio::select! {
+            changed = observed.changed() => if changed.is_err() {
+                return Err((channel, Refusal::new("unavailable", "the election is not observed any more")));
+            },
+            () = tokio::time::sleep(LOOK), if last.as_ref().is_some_and(is_led) => {}
+            // It has nothing more to say, so that is its end.
+            _ = channel.next() => return Ok(()),
+            _ = ending.wait_for(|ends| *ends) => return Err((channel, Refusal::new("ending", "the agent ends"))),
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "it is what is remembered")]
+fn is_led(seen: &Option<Snapshot>) -> bool {
+    matches!(Lead::of(seen.as_ref()), Lead::Led(..))
+}
+
+/// The election as it would look now, and how old that is; `None` before the store has answered.
+fn seen(observation: &Observation) -> Option<(Option<Snapshot>, Duration)> {
+    let age = clock::now().since(observation.seen_at?);
+    Some((observation.snapshot.clone().map(|snapshot| aged(snapshot, age)), age))
+}
+
+fn status(agent: &Agent, election: &ElectionName, snapshot: Option<&Snapshot>, age: Duration) -> Status {
+    Status {
+        schema: SCHEMA,
+        store: agent.fleet.store().location(),
+        answer_age_ms: Millis(age),
+        state: State::of(election, snapshot),
+        support: None,
+        explanation: None,
+    }
+}
+
+/// Waits until the frame with this number was read. `false` when the program is gone.
+async fn is_read(channel: &mut Channel, number: u64) -> bool {
+    loop {
+        let line = channel.next().await.ok().flatten();
+        match line.and_then(|line| serde_json::from_slice::<Said>(&line).ok()) {
+            Some(Said::Read { n }) if n >= number => return true,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+}
+
+/// Gives an order.
+///
+/// # Errors
+/// Why nothing was changed, or is not known to be.
+pub(super) async fn order(
+    agent: &Rc<Agent>,
+    request: OrderRequest,
+    caller: &Caller,
+    channel: Channel,
+) -> Result<(), (Channel, Refusal)> {
+    match ordered(agent, request, caller).await {
+        Ok(outcome) => {
+            if let Err(error) = channel.send(&Frame::Ordered { outcome }, READ_WITHIN).await {
+                debug!(%error, "the outcome of an order cannot be told");
+            }
+            Ok(())
+        }
+        Err(refusal) => Err((channel, refusal)),
+    }
+}
+
+async fn ordered(agent: &Agent, request: OrderRequest, caller: &Caller) -> Result<serde_json::Value, Refusal> {
+    let OrderRequest { election, order, candidate, token, .. } = request;
+    let election = agent.election(&election)?;
+    if !agent.rule(&election)?.may_order(caller) {
+        return Err(Refusal::not_allowed(caller, "give orders in", &election));
+    }
+    let token = token.map(|digits| wire::token(&digits).ok_or_else(|| Refusal::malformed("token: it is none")));
+    let order = RemoteOrder::read(&order, candidate, token.transpose()?).map_err(Refusal::malformed)?;
+    info!(%election, %order, "ordered by {caller}");
+    let mut reach = Reach::new(Arc::clone(agent.fleet.store()), election, None);
+    reach.end_at(clock::now() + ORDER_WITHIN);
+    let printed = order.give(&mut reach).await.map_err(|failure| {
+        let code = match failure.code {
+            code::REFUSED => "refused",
+            code::USAGE => "malformed",
+            _ => "unavailable",
+        };
+        Refusal::new(code, failure.to_string())
+    })?;
+    serde_json::from_slice(&printed).map_err(|error| Refusal::new("unavailable", error.to_string()))
+}
+
+/// What an agent answers about its holds.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Answer {
+    Agent {},
+    Holds { name: String, version: String, holds: Vec<HoldFrame> },
+    Refused { why: String },
+}
+
+/// `primacy agent list`.
+pub(super) async fn list(socket: Option<PathBuf>, output: &mut Output) -> Result<u8, Failure> {
+    let path = socket.unwrap_or_else(|| wire::default_socket(geteuid().is_root()));
+    let failed = |why: String| {
+        Failure::unavailable(format!("no agent answers on {}: {why}", path.display()))
+            .with("start one with: primacy agent, or name its socket with --socket")
+    };
+    let asked = tokio::time::timeout(ANSWER_WITHIN, ask(&path)).await;
+    let (name, version, holds) = asked.map_err(|_| failed("it is silent".to_owned()))?.map_err(failed)?;
+    output.json(&serde_json::json!({ "schema": SCHEMA, "agent": name, "version": version, "holds": holds }))?;
+    let mut text = String::new();
+    if holds.is_empty() {
+        text = format!("no program of yours is connected to agent {name}\n");
+    }
+    let now = clock::boot_nanos().unwrap_or_default();
+    for hold in holds {
+        let HoldFrame { election, name, pid, standing, token, deadline_ns, .. } = hold;
+        let process = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+        let election = primacy::internal::escape(&election);
+        text += &format!("{election}: {name} (process {process}) ");
+        let left = deadline_ns.map(|at| span(Duration::from_nanos(at.saturating_sub(now)))).unwrap_or_default();
+        let token = token.map(|token| token.0.to_string()).unwrap_or_default();
+        text += &match &*standing {
+            "leads" => format!("leads with token {token}, for {left} unless that is renewed\n"),
+            "draining" => format!("stops its work; its leadership with token {token} lasts {left} at most\n"),
+            "ends" => format!("is gone; its leadership with token {token} lasts {left} more\n"),
+            _ => "waits\n".to_owned(),
+        };
+    }
+    output.text(&text)?;
+    Ok(0)
+}
+
+async fn ask(path: &PathBuf) -> Result<(String, String, Vec<HoldFrame>), String> {
+    let words = |error: std::io::Error| error.to_string();
+    let mut channel = Channel::new(UnixStream::connect(path).await.map_err(words)?);
+    let request = serde_json::to_vec(&Request::List { protocol: PROTOCOL }).map_err(|error| error.to_string())?;
+    channel.write(request).await.map_err(words)?;
+    loop {
+        let line = channel.next_within(ANSWER_MOST).await.map_err(words)?.ok_or("it has closed the connection")?;
+        match serde_json::from_slice(&line) {
+            Ok(Answer::Agent {}) => {}
+            Ok(Answer::Holds { name, version, holds }) => return Ok((name, version, holds)),
+            Ok(Answer::Refused { why }) => return Err(why),
+            Err(error) => return Err(format!("its answer cannot be read: {error}")),
+        }
+    }
+}
