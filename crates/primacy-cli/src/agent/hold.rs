@@ -8,7 +8,7 @@ use primacy::store::{EndReason, Holder};
 use primacy::{Candidate, CandidateConfig, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock};
 use primacy_core::hold::{Context, Effect, Event, Hold, News, Span};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::proof::Proof;
 use super::rights::Caller;
@@ -223,8 +223,13 @@ impl Served {
                     self.candidate.handle().shutdown();
                 }
                 Effect::Release => {
-                    if let Some(Guard { leadership, .. }) = self.guard.take() {
-                        info!(election = %self.election, token = %leadership.token(), "{} has stopped: the leadership is given back", self.who);
+                    if let Some(Guard { leadership, heard, .. }) = self.guard.take() {
+                        let token = leadership.token();
+                        if heard == Heard::Ended {
+                            debug!(election = %self.election, %token, "{} believes in it no more", self.who);
+                        } else {
+                            info!(election = %self.election, %token, "{} has stopped: the leadership is given back", self.who);
+                        }
                         drop(leadership);
                     }
                     self.waiting = None;

@@ -31,6 +31,10 @@ use crate::reach::{Reach, aged};
 const READ_WITHIN: Duration = Duration::from_secs(10);
 /// How long an order may take.
 const ORDER_WITHIN: Duration = Duration::from_secs(10);
+/// How long the store may take to answer for the first time.
+const FIRST_WITHIN: Duration = Duration::from_secs(5);
+/// How old an observation may be that is looked at anew every second.
+const FRESH: Duration = Duration::from_millis(1_500);
 /// Between two looks at a leadership that may have run out.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an agent may take to answer this command.
@@ -78,8 +82,13 @@ pub(super) async fn observe(
     let mut observed = (*shared).clone();
     let mut ending = agent.ending.clone();
     let (mut told, mut last): (u64, Option<Option<Snapshot>>) = (0, None);
+    let answered_by = clock::now() + FIRST_WITHIN;
     loop {
-        let seen = seen(&observed.borrow_and_update());
+        let observation = observed.borrow_and_update().clone();
+        if let Some(trouble) = observation.trouble.as_ref().filter(|_| last.is_none() && clock::now() >= answered_by) {
+            return Err((channel, Refusal::new("unavailable", crate::secret::without(&trouble.to_string()))));
+        }
+        let seen = seen(&observation);
         if let Some((snapshot, age)) = seen {
             let is_news = match &last {
                 Some(last) => !changes(last.as_ref(), snapshot.as_ref()).is_empty(),
@@ -99,7 +108,7 @@ pub(super) async fn observe(
             changed = observed.changed() => if changed.is_err() {
                 return Err((channel, Refusal::new("unavailable", "the election is not observed any more")));
             },
-            () = tokio::time::sleep(LOOK), if last.as_ref().is_some_and(is_led) => {}
+            () = tokio::time::sleep(LOOK), if last.as_ref().is_none_or(is_led) => {}
             // It has nothing more to say, so that is its end.
             _ = channel.next() => return Ok(()),
             _ = ending.wait_for(|ends| *ends) => return Err((channel, Refusal::new("ending", "the agent ends"))),
@@ -112,10 +121,12 @@ fn is_led(seen: &Option<Snapshot>) -> bool {
     matches!(Lead::of(seen.as_ref()), Lead::Led(..))
 }
 
-/// The election as it would look now, and how old that is; `None` before the store has answered.
+/// The election as it would look now, and how old that is; `None` before the store has answered. A lease that has run out since it
+/// was looked at last may have been renewed: so it is believed until the next look is due.
 fn seen(observation: &Observation) -> Option<(Option<Snapshot>, Duration)> {
     let age = clock::now().since(observation.seen_at?);
-    Some((observation.snapshot.clone().map(|snapshot| aged(snapshot, age)), age))
+    let grown = age.saturating_sub(FRESH);
+    Some((observation.snapshot.clone().map(|snapshot| aged(snapshot, grown)), age))
 }
 
 fn status(agent: &Agent, election: &ElectionName, snapshot: Option<&Snapshot>, age: Duration) -> Status {

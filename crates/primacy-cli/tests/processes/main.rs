@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "patience with other processes, not leases, is measured here")]
 
+mod agent;
+mod agent_rights;
 mod deaths;
 mod host_socket;
 mod http;

@@ -1,0 +1,250 @@
+//! Agents, and programs that hold leaderships through them: killed, stopped, deaf, forked, deposed.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::world::{Line, PATIENCE, Runner, World, now};
+
+const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
+const SHORT_NANOS: u64 = 1_000_000_000;
+/// Long enough that nothing in a test can be explained by it running out.
+const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
+
+/// An agent, and where it listens.
+pub(crate) struct Agent {
+    pub(crate) runner: Runner,
+    pub(crate) socket: PathBuf,
+}
+
+impl Agent {
+    pub(crate) fn start(world: &World, name: &str, options: &[&str]) -> Self {
+        let socket = world.path(&format!("{name}.sock"));
+        let mut command = world.primacy(["agent", "--name", name]);
+        command.args(options).arg("--socket").arg(&socket).env_remove("PRIMACY_AGENT");
+        let agent = Self { runner: Runner::start(command), socket };
+        agent.await_ready(world);
+        agent
+    }
+
+    fn await_ready(&self, world: &World) {
+        let end = Instant::now() + PATIENCE;
+        while self.list(world).is_none() {
+            assert!(Instant::now() < end, "the agent does not answer");
+        }
+    }
+
+    /// Who holds what.
+    pub(crate) fn list(&self, world: &World) -> Option<Value> {
+        let mut command = world.primacy(["agent", "list", "--json", "--socket"]);
+        let output = command.arg(&self.socket).output().expect("it starts");
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("it prints JSON"))
+    }
+
+    /// A program that holds, or waits for, the leadership through it.
+    pub(crate) fn program(&self, world: &World, name: &str, proof: &str, options: &[&str]) -> Runner {
+        Runner::start(self.holder(world, "python3", name, proof, options))
+    }
+
+    fn holder(&self, world: &World, python: impl AsRef<OsStr>, name: &str, proof: &str, options: &[&str]) -> Command {
+        // With the mark of the world, by which its end finds what is left.
+        let mut command = world.primacy([""; 0]);
+        let mark: Vec<_> =
+            command.get_envs().map(|(key, value)| (key.to_owned(), value.map(OsStr::to_owned))).collect();
+        command = Command::new(python);
+        for (key, value) in mark {
+            value.map(|value| command.env(key, value));
+        }
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/holder.py"));
+        command.arg(&self.socket).args(["default", name, proof]).args(options);
+        command.stdin(Stdio::null()).stdout(world.output());
+        command
+    }
+}
+
+/// Waits until this one waits.
+fn await_waiting(world: &World) {
+    world.await_candidates(1);
+}
+
+fn word(what: &'static str, name: &'static str) -> impl Fn(&Line) -> bool {
+    move |line| line.word == what && line.name == name
+}
+
+#[test]
+fn a_single_process_that_is_killed_is_followed_at_once() {
+    let mut world = World::new();
+    let (a, b) = (Agent::start(&world, "a", LONG), Agent::start(&world, "b", LONG));
+    let first = a.program(&world, "p", "process", &[]);
+    let led = world.expect_start_after(0);
+    let _second = b.program(&world, "q", "process", &[]);
+    await_waiting(&world);
+    let list = a.list(&world).expect("it answers");
+    let hold = &list["holds"][0];
+    assert_eq!((&hold["name"], &hold["standing"], &hold["pid"]), (&"p".into(), &"leads".into(), &led.pid.into()));
+    assert_eq!(b.list(&world).expect("it answers")["holds"][0]["standing"], "waits");
+    first.send(Signal::SIGKILL);
+    let next = world.expect_start_after(led.token);
+    assert_eq!(next.name, "q");
+    assert_eq!(a.list(&world).expect("it answers")["holds"].as_array().map(Vec::len), Some(0));
+    world.assert_never_two();
+}
+
+#[test]
+fn what_a_killed_program_has_forked_works_on_until_the_deadline_and_nobody_else_leads() {
+    let mut world = World::new();
+    let (a, b) = (Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT));
+    let first = a.program(&world, "p", "none", &["fork"]);
+    let led = world.expect_start_after(0);
+    let _second = b.program(&world, "q", "none", &[]);
+    await_waiting(&world);
+    world.expect("work of what was forked", word("beat", "p-fork"));
+    first.send(Signal::SIGKILL);
+    let killed_at = now();
+    let next = world.expect_start_after(led.token);
+    assert!(next.nanos - killed_at < 3 * SHORT_NANOS, "{}", next.nanos - killed_at);
+    let last = world.log().iter().filter(|line| line.name == "p-fork").map(|line| line.nanos).max();
+    assert!(last.is_some_and(|last| last < next.nanos), "it worked until {last:?}");
+    world.assert_never_two();
+}
+
+#[test]
+fn an_empty_control_group_proves_that_all_of_a_program_is_gone() {
+    let mut world = World::new();
+    let (a, b) = (Agent::start(&world, "a", LONG), Agent::start(&world, "b", LONG));
+    let mounts = fs::read_to_string("/proc/mounts").expect("Linux has it");
+    let mounted = mounts.lines().find_map(|line| line.split_once(" cgroup2 ")?.0.split(' ').nth(1));
+    let group = Path::new(mounted.expect("it is mounted")).join(format!("primacy-test-{}", std::process::id()));
+    fs::create_dir(&group).expect("root may make one");
+    // It goes there before it becomes the program.
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&group);
+    let holder = a.holder(&world, "python3", "p", "cgroup", &["fork"]);
+    command.arg(holder.get_program()).args(holder.get_args()).stdin(Stdio::null()).stdout(world.output());
+    command.envs(holder.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let first = Runner::start(command);
+    let led = world.expect_start_after(0);
+    let forked = world.expect("work of what was forked", word("beat", "p-fork"));
+    let _second = b.program(&world, "q", "process", &[]);
+    await_waiting(&world);
+    first.send(Signal::SIGKILL);
+    // The agent knows, and holds on.
+    let end = Instant::now() + PATIENCE;
+    while a.list(&world).expect("it answers")["holds"][0]["standing"] != "ends" {
+        assert!(Instant::now() < end, "the agent has not noticed");
+    }
+    world.expect("more work", |line| line.name == "p-fork" && line.nanos > forked.nanos);
+    assert!(world.log().iter().all(|line| line.name != "q"));
+    let killed_at = now();
+    crate::world::send(forked.pid, Signal::SIGKILL);
+    let next = world.expect_start_after(led.token);
+    assert!(next.name == "q" && next.nanos > killed_at);
+    drop(first);
+    fs::remove_dir(&group).expect("nothing is in it");
+    world.assert_never_two();
+
+    // One that is shared with the agent proves nothing.
+    let _shared = a.program(&world, "r", "cgroup", &[]);
+    world.expect("a refusal", word("refused-proof", "r"));
+}
+
+#[test]
+fn a_program_that_stands_still_or_does_not_read_loses_the_leadership() {
+    let mut world = World::new();
+    let (a, b) = (Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT));
+    let deaf = a.program(&world, "deaf", "process", &["deaf"]);
+    let led = world.expect_start_after(0);
+    let still = b.program(&world, "still", "process", &[]);
+    await_waiting(&world);
+    let led = world.expect_start_after(led.token);
+    assert_eq!(led.name, "still");
+    let _third = a.program(&world, "third", "process", &[]);
+    await_waiting(&world);
+    still.send(Signal::SIGSTOP);
+    let led = world.expect_start_after(led.token);
+    assert_eq!(led.name, "third");
+    still.send(Signal::SIGCONT);
+    world.expect("the end of its connection", word("gone", "still"));
+    // Nobody is left behind it who could be elected.
+    drop(deaf);
+    world.assert_never_two();
+}
+
+#[test]
+fn an_agent_that_is_killed_or_stands_still_extends_nothing() {
+    for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+        let mut world = World::new();
+        let (a, b) = (Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT));
+        let _first = a.program(&world, "p", "process", &["stubborn"]);
+        let led = world.expect_start_after(0);
+        let _second = b.program(&world, "q", "process", &[]);
+        await_waiting(&world);
+        a.runner.send(signal);
+        let struck_at = now();
+        let next = world.expect_start_after(led.token);
+        assert!(next.name == "q" && next.nanos - struck_at < 4 * SHORT_NANOS);
+        if signal == Signal::SIGSTOP {
+            a.runner.send(Signal::SIGCONT);
+        }
+        // It has worked until its deadline, and no longer.
+        world.expect("work of the next", word("beat", "q"));
+        world.assert_never_two();
+    }
+}
+
+#[test]
+fn another_agent_at_the_same_place_takes_the_programs_again() {
+    let mut world = World::new();
+    let a = Agent::start(&world, "a", SHORT);
+    let first = a.program(&world, "p", "process", &[]);
+    let led = world.expect_start_after(0);
+    a.runner.send(Signal::SIGKILL);
+    world.expect("the end of the connection", word("gone", "p"));
+    drop(a);
+    let a = Agent::start(&world, "a", SHORT);
+    let _again = a.program(&world, "p2", "process", &[]);
+    let next = world.expect_start_after(led.token);
+    assert!(next.name == "p2" && next.token > led.token);
+    drop(first);
+    world.assert_never_two();
+}
+
+#[test]
+fn an_agent_that_is_asked_to_end_has_all_work_stopped_and_gives_everything_back() {
+    let mut world = World::new();
+    let (mut a, b) = (Agent::start(&world, "a", LONG), Agent::start(&world, "b", LONG));
+    let _first = a.program(&world, "p", "none", &[]);
+    let led = world.expect_start_after(0);
+    let _second = b.program(&world, "q", "none", &[]);
+    await_waiting(&world);
+    a.runner.send(Signal::SIGTERM);
+    world.expect("the word to stop", word("draining", "p"));
+    assert_eq!(world.expect_start_after(led.token).name, "q");
+    assert_eq!(a.runner.wait().code(), Some(0));
+    assert!(world.log().iter().any(word("refused-ending", "p")), "it is told that the agent ends");
+    assert!(!a.socket.exists(), "the socket goes with its agent");
+    world.assert_never_two();
+}
+
+#[test]
+fn an_operator_moves_the_leadership_between_programs() {
+    let mut world = World::new();
+    let (a, b) = (Agent::start(&world, "a", LONG), Agent::start(&world, "b", LONG));
+    let _first = a.program(&world, "p", "none", &[]);
+    let led = world.expect_start_after(0);
+    let _second = b.program(&world, "q", "none", &[]);
+    await_waiting(&world);
+    let promoted = world.primacy(["promote", "q"]).output().expect("it starts");
+    assert!(promoted.status.success(), "{promoted:?}");
+    let next = world.expect_start_after(led.token);
+    assert_eq!(next.name, "q");
+    await_waiting(&world);
+    assert!(world.primacy(["depose"]).output().expect("it starts").status.success());
+    assert_eq!(world.expect_start_after(next.token).name, "p");
+    world.assert_never_two();
+}
