@@ -16,6 +16,8 @@ pub(crate) enum Command {
     Resign { token: Option<Token>, released: oneshot::Sender<()> },
     /// The work of this token has stopped.
     Drained { token: Token },
+    /// All that worked by this token is provably dead.
+    Died { token: Token },
     /// The work of this token was dropped unfinished: it counts as stopped once the lease is over, and not before.
     RunOut { token: Token },
     /// How it stands by preference has changed; `None`: it never leads.

@@ -346,6 +346,7 @@ impl Driver {
             Some(Command::Drained { token }) if Some(token) == current => {
                 events.push_back(Input::Event(Event::Drained));
             }
+            Some(Command::Died { token }) if Some(token) == current => events.push_back(Input::Event(Event::Died)),
             Some(Command::RunOut { token }) if Some(token) == current => {
                 if let Some(tenure) = &mut self.tenure {
                     tenure.runs_out = true;
@@ -374,7 +375,11 @@ impl Driver {
             }
             // About a leadership of the past, or none.
             Some(
-                Command::Resign { .. } | Command::Drained { .. } | Command::RunOut { .. } | Command::SawWaiting { .. },
+                Command::Resign { .. }
+                | Command::Drained { .. }
+                | Command::Died { .. }
+                | Command::RunOut { .. }
+                | Command::SawWaiting { .. },
             ) => {}
             Some(Command::Withdraw) | None => events.push_back(Input::Event(Event::Withdraw)),
         }

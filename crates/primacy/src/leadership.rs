@@ -27,8 +27,19 @@ pub struct Leadership {
     belief: Arc<Belief>,
     phase: watch::Receiver<Phase>,
     commands: mpsc::UnboundedSender<Command>,
-    /// Dropping it does not say that the work has stopped.
-    runs_out: bool,
+    /// What dropping it says.
+    end: WorkEnd,
+}
+
+/// How the work of a leadership has ended when its guard is dropped.
+#[derive(Clone, Copy, Debug)]
+enum WorkEnd {
+    /// It has stopped.
+    Stopped,
+    /// All that worked is dead.
+    Died,
+    /// It was dropped unfinished.
+    Unfinished,
 }
 
 /// Until when a leadership is believed. Shared with the driver, without a lock.
@@ -101,7 +112,7 @@ impl Leadership {
         phase: watch::Receiver<Phase>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self { election, token, belief, phase, commands, runs_out: false }
+        Self { election, token, belief, phase, commands, end: WorkEnd::Stopped }
     }
 
     /// Of which election.
@@ -155,7 +166,14 @@ impl Leadership {
     /// Ends the leadership of work that was dropped unfinished. What it has begun may go on: nothing is given back before the
     /// lease is over.
     pub(crate) fn run_out(mut self) {
-        self.runs_out = true;
+        self.end = WorkEnd::Unfinished;
+    }
+
+    /// Gives back the leadership of work that is dead, as the history will say.
+    ///
+    /// **The caller has proof**: for a process of its own, or one that it was given, a pidfd; for several an empty control group.
+    pub fn died(mut self) {
+        self.end = WorkEnd::Died;
     }
 }
 
@@ -164,7 +182,11 @@ impl Drop for Leadership {
         self.belief.set(Instant::ZERO);
         let token = self.token;
         // A driver that has gone holds nothing any more.
-        let _ = self.commands.send(if self.runs_out { Command::RunOut { token } } else { Command::Drained { token } });
+        let _ = self.commands.send(match self.end {
+            WorkEnd::Stopped => Command::Drained { token },
+            WorkEnd::Died => Command::Died { token },
+            WorkEnd::Unfinished => Command::RunOut { token },
+        });
     }
 }
 

@@ -222,24 +222,30 @@ impl Served {
                     self.channel = None;
                     self.candidate.handle().shutdown();
                 }
-                Effect::Release => {
-                    if let Some(Guard { leadership, heard, .. }) = self.guard.take() {
-                        let token = leadership.token();
-                        if heard == Heard::Ended {
-                            debug!(election = %self.election, %token, "{} believes in it no more", self.who);
-                        } else {
-                            info!(election = %self.election, %token, "{} has stopped: the leadership is given back", self.who);
-                        }
-                        drop(leadership);
-                    }
-                    self.waiting = None;
-                }
+                Effect::Release => self.give_back(false),
+                Effect::ReleaseDead => self.give_back(true),
             }
         }
         if self.channel.is_none() && self.core.is_connected() {
             return self.step(Event::Disconnected);
         }
         self.publish();
+    }
+
+    /// Nothing is worked by the leadership any more.
+    fn give_back(&mut self, is_dead: bool) {
+        self.waiting = None;
+        let Some(Guard { leadership, heard, .. }) = self.guard.take() else { return };
+        let (election, token) = (&self.election, leadership.token());
+        if is_dead {
+            info!(%election, %token, "{} is dead: the leadership is given back", self.who);
+            return leadership.died();
+        }
+        if heard == Heard::Ended {
+            debug!(%election, %token, "{} believes in it no more", self.who);
+        } else {
+            info!(%election, %token, "{} has stopped: the leadership is given back", self.who);
+        }
     }
 
     fn elected(&mut self, leadership: Leadership) {

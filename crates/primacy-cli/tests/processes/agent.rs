@@ -91,6 +91,9 @@ fn a_single_process_that_is_killed_is_followed_at_once() {
     first.send(Signal::SIGKILL);
     let next = world.expect_start_after(led.token);
     assert_eq!(next.name, "q");
+    let history = world.primacy(["history", "--json"]).output().expect("it starts");
+    let history: Value = serde_json::from_slice(&history.stdout).expect("it prints JSON");
+    assert_eq!(history["terms"][1]["ended"], "died");
     assert_eq!(a.list(&world).expect("it answers")["holds"].as_array().map(Vec::len), Some(0));
     world.assert_never_two();
 }

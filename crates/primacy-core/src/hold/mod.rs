@@ -80,8 +80,10 @@ pub enum Effect {
     HangUp,
     /// Withdraw the candidate. The lease of a leader is not renewed any more, and is released once its guard was dropped.
     Withdraw,
-    /// Drop the guard: the work has stopped.
+    /// Drop the guard: the work has stopped, or is believed in no more.
     Release,
+    /// Drop the guard: all that worked is dead.
+    ReleaseDead,
 }
 
 /// What a frame tells the program.
@@ -224,11 +226,11 @@ impl Hold {
             }
             Event::Disconnected => self.disconnected(cx),
             Event::Proven => {
-                self.withdraw(cx);
                 self.is_connected = false;
-                if self.lead.is_some() {
-                    self.release(cx);
+                if self.lead.take().is_some() {
+                    cx.effects.push(Effect::ReleaseDead);
                 }
+                self.withdraw(cx);
             }
             Event::Wake => {}
         }

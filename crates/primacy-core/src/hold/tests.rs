@@ -59,7 +59,7 @@ fn a_closed_connection_gives_nothing_back_before_the_deadline_and_a_proof_does()
     let mut dead = alive.clone();
     assert_eq!(step(&mut alive, 9, Event::Wake), [Effect::Release]);
     assert!(alive.is_over());
-    assert_eq!(step(&mut dead, 8, Event::Proven), [Effect::Release]);
+    assert_eq!(step(&mut dead, 8, Event::Proven), [Effect::ReleaseDead]);
     assert!(dead.is_over());
 }
 

@@ -190,7 +190,8 @@ impl Candidate {
             Event::Campaign => self.campaign(cx),
             Event::Withdraw => self.withdraw(cx),
             Event::Resign => self.resign(cx),
-            Event::Drained => self.drained(cx),
+            Event::Drained => self.drained(None, cx),
+            Event::Died => self.drained(Some(EndReason::Died), cx),
             Event::Wake => {}
             Event::Hint => self.hinted(cx),
             Event::Done { call, result } => self.done(call, result, cx),
@@ -328,13 +329,15 @@ impl Candidate {
     }
 
     /// R9: only now may the lease be released.
-    fn drained(&mut self, cx: &mut Context<'_>) {
+    fn drained(&mut self, better_known: Option<EndReason>, cx: &mut Context<'_>) {
         match core::mem::replace(&mut self.state, State::Idle) {
             State::Leading(tenure) => {
-                self.end(EndReason::Finished, cx);
-                self.start_releasing(&tenure, EndReason::Finished, cx);
+                let reason = better_known.unwrap_or(EndReason::Finished);
+                self.end(reason.clone(), cx);
+                self.start_releasing(&tenure, reason, cx);
             }
             State::Draining(tenure, reason) => {
+                let reason = better_known.unwrap_or(reason);
                 self.end(reason.clone(), cx);
                 self.start_releasing(&tenure, reason, cx);
             }
@@ -343,7 +346,7 @@ impl Candidate {
             State::Stopping(tenure, reason)
                 if reason.may_still_hold() && (self.withdrawn.is_some() || !reason.is_involuntary()) =>
             {
-                self.start_releasing(&tenure, reason, cx);
+                self.start_releasing(&tenure, better_known.unwrap_or(reason), cx);
             }
             State::Stopping(_, reason) => self.wait_again(&reason, cx),
             other => self.state = other,

@@ -138,6 +138,8 @@ pub enum Event {
     Resign,
     /// The work of the last leadership has stopped for good.
     Drained,
+    /// All that worked is provably dead: as [`Drained`](Self::Drained), and the history says so.
+    Died,
     /// The deadline of [`Candidate::deadline`](super::Candidate::deadline) has come.
     Wake,
     /// Something may have changed in the store: look now. Never believed.

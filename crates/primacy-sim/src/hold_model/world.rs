@@ -196,7 +196,7 @@ impl World {
                         Phase::Draining | Phase::Ended | Phase::Gone => {}
                     }
                 }
-                Effect::Release => self.release(),
+                Effect::Release | Effect::ReleaseDead => self.release(),
             }
         }
     }
