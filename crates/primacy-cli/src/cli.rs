@@ -29,6 +29,7 @@ pub(crate) mod http;
 pub(crate) mod kv;
 pub(crate) mod log_filter;
 mod log_format;
+pub(crate) mod names;
 pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod preference;
@@ -193,7 +194,7 @@ pub(crate) enum Command {
     #[cfg(feature = "kv")]
     #[command(after_help = examples::KV_SHORT, after_long_help = examples::KV)]
     Kv(Box<kv::KvArgs>),
-    /// Campaign for programs in any language that this command did not start, over a socket of this host
+    /// Campaign for programs in any language, over a socket of this host
     #[command(after_help = examples::AGENT_SHORT, after_long_help = examples::AGENT)]
     Agent(AgentArgs),
     /// Print the SQL that sets up a database, for an administrator
@@ -285,7 +286,7 @@ pub(crate) struct Part {
 impl RunArgs {
     /// What people call this candidate.
     pub(crate) fn label(&self) -> Label {
-        self.name.clone().unwrap_or_else(default_label)
+        self.name.clone().unwrap_or_else(names::default_label)
     }
 
     /// How it takes part, checked as a whole.
@@ -508,24 +509,6 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The host's name.
-pub(crate) fn default_host() -> Label {
-    Label::new(host_name()).or_else(|_| Label::new("host")).expect("a short word is a label")
-}
-
-fn host_name() -> String {
-    nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// The host's name and the process id: readable, and different for two candidates on one host.
-fn default_label() -> Label {
-    let host = host_name();
-    let pid = std::process::id();
-    Label::new(format!("{host}:{pid}"))
-        .or_else(|_| Label::new(format!("host:{pid}")))
-        .expect("a short word, a colon and a number make a label")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -598,10 +581,5 @@ mod tests {
         for option in Cli::command().get_arguments().filter_map(clap::Arg::get_long) {
             assert!(manual.contains(&format!("--{option}")), "--{option}");
         }
-    }
-
-    #[test]
-    fn a_default_label_can_be_made() {
-        assert!(default_label().as_str().ends_with(&format!(":{}", std::process::id())));
     }
 }

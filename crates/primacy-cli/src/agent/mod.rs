@@ -28,12 +28,11 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::cli::agent::{AgentArgs, AgentCommand};
-use crate::cli::{Common, default_host, store_url};
+use crate::cli::{Common, names, store_url};
 use crate::failure::{Failure, code};
 use crate::output::Output;
 use crate::panics;
 use crate::run::signals::SignalStream;
-pub(crate) use wire::SOCKET_VARIABLE;
 
 use questions::Observations;
 use rights::{Caller, Rule};
@@ -142,7 +141,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         })?;
     }
     let name = args.name.clone().or_else(|| settings.name.clone());
-    let name = name.unwrap_or_else(default_host);
+    let name = name.unwrap_or_else(names::default_host);
     let path = args.socket.clone().or_else(|| settings.socket.clone());
     let path = path.unwrap_or_else(|| wire::default_socket(geteuid().is_root()));
     let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
@@ -189,7 +188,11 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     }
     tokio::select! {
         () = async { while connections.join_next().await.is_some() {} } => {}
-        () = ends.next() => warn!("ends without waiting: leaderships that are left last until their deadlines"),
+        () = ends.next() => {
+            warn!("ends without waiting: leaderships that are left last until their deadlines");
+            #[expect(clippy::disallowed_methods, reason = "a guard that is dropped gives back what programs believe in")]
+            std::process::exit(0);
+        }
     }
     info!("agent {} has ended", agent.name);
     Ok(0)

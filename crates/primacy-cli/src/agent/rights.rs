@@ -117,7 +117,7 @@ impl Rule {
         caller.is_trusted() || self.operators.iter().any(|subject| caller.is(subject))
     }
 
-    /// Whether this one may look: who holds or orders, and whoever may hold.
+    /// Whether this one may look: all who may hold or order.
     pub(super) fn may_look(&self, caller: &Caller) -> bool {
         self.may_hold(caller) || self.may_order(caller)
     }

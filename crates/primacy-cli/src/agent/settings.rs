@@ -60,7 +60,7 @@ struct Section {
 type Wrong = (Option<Range<usize>>, String);
 
 impl Settings {
-    /// Those of an agent that has no file: any election, for whoever reaches its socket.
+    /// Those of an agent that has no file: any election, for all who reach its socket.
     pub(super) fn open(timing: Timing) -> Self {
         let rules = vec![Rule { pattern: "*".to_owned(), timing, holders: None, operators: Vec::new() }];
         Self { name: None, store: None, socket: None, group: None, rules }

@@ -19,9 +19,6 @@ pub(super) const PROTOCOL: u32 = 1;
 pub(super) const FRAME_MOST: usize = 16 << 10;
 /// The longest frame of an agent.
 pub(super) const ANSWER_MOST: usize = 4 << 20;
-/// The variable that has the path of the socket.
-pub(crate) const SOCKET_VARIABLE: &str = "PRIMACY_AGENT";
-
 /// What a program asks for, in the first frame of its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -7,8 +7,10 @@ use clap::{Args, Subcommand};
 use primacy::{Label, Timing};
 
 use super::{duration, examples};
-use crate::agent::SOCKET_VARIABLE;
 use crate::failure::Failure;
+
+/// The variable that has the path of the socket.
+const SOCKET_VARIABLE: &str = "PRIMACY_AGENT";
 
 /// `primacy agent`.
 #[derive(Args, Clone, Debug)]

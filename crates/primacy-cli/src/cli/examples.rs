@@ -2,8 +2,7 @@
 
 /// What fits on one screen.
 pub(crate) const PRIMACY_SHORT: &str = "\
-Examples:
-  primacy run -- ./scheduler          run ./scheduler here if nobody else does, else wait";
+Example: primacy run -- ./scheduler   run ./scheduler here if nobody else does, else wait";
 
 pub(crate) const PRIMACY: &str = "\
 Examples:

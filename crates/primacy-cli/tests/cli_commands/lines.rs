@@ -68,6 +68,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy depose", Led(0)),
     ("primacy pause; primacy resume", Led(0)),
     ("primacy history", Led(0)),
+    ("primacy agent", Peers),
     ("primacy peer --name a --peers a@10.0.0.1:7400,…", No("its end is left out; the manual has all of it")),
     ("primacy doctor", Led(0)),
     (
@@ -109,6 +110,12 @@ const LINES: &[(&str, Way)] = &[
     ("primacy run --try --quiet -- ./report || test $? -eq 75", Alone(0)),
     ("primacy run --for 5m -- ./migrate", Alone(0)),
     ("primacy run --isolate -- ./worker-that-forks", Alone(0)),
+    // manual/agent.md, and what the commands' page says of it
+    ("primacy agent check", No("its configuration is named in the line of an example")),
+    ("primacy agent check --config /etc/primacy/agent.toml", Peers),
+    ("primacy agent --config /etc/primacy/agent.toml", Peers),
+    ("primacy agent --lease 10s --grace 2s", Peers),
+    ("primacy agent list", Peers),
     ("primacy peer certs certs a b c web-1 web-2", Peers),
     ("primacy peer certs certs a b c web-1 web-2 operator", Peers),
     ("primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400", Peers),
@@ -277,12 +284,28 @@ const PEERS: &[&str] = &[
     "=primacy peer replace c f@10.0.0.6:7400",
     "=primacy completions bash > /usr/share/bash-completion/completions/primacy",
     "=primacy man --dir /usr/local/share/man/man1",
+    " unset PRIMACY_STORE",
+    "&primacy agent",
+    "?primacy agent list",
+    "=primacy agent list",
+    " kill $!; wait $!",
+    "&primacy agent --lease 10s --grace 2s",
+    "?primacy agent list",
+    " kill $!; wait $!",
+    " cp -a /etc etc; mkdir etc/primacy; mount --bind etc /etc",
+    " printf '[[election]]\nname = \"billing\"\n' > /etc/primacy/agent.toml",
+    "=primacy agent check --config /etc/primacy/agent.toml",
+    "&primacy agent --config /etc/primacy/agent.toml",
+    "?primacy agent list",
+    " kill $!; wait $!",
     "=export PRIMACY_STORE=postgresql://jobs@db.example/jobs",
     " primacy status --wait 0s || [ $? = 69 ]",
 ];
 
 const PAGES: &[(&str, &str)] = &[
     ("README.md", include_str!("../../../../README.md")),
+    ("agent.md", include_str!("../../../../docs/manual/agent.md")),
+    ("agent-protocol.md", include_str!("../../../../docs/manual/agent-protocol.md")),
     ("commands.md", include_str!("../../../../docs/manual/commands.md")),
     ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
     ("http.md", include_str!("../../../../docs/manual/http.md")),
@@ -369,7 +392,7 @@ fn every_line_of_the_pages_has_its_way_to_be_run() {
         }
     }
     for (line, way) in LINES {
-        let among_peers = PEERS.iter().any(|other| other.strip_prefix('=') == Some(line));
+        let among_peers = PEERS.iter().any(|other| other.strip_prefix(['=', '&']) == Some(line));
         assert!(*way != Peers || among_peers, "PEERS does not run this line: {line}");
     }
 }
@@ -554,6 +577,7 @@ fn lines_about_peers_do_what_they_say() {
                 let own = line.split([' ', ',']).find_map(|word| word.strip_prefix(&format!("{name}@")));
                 format!("{line} --quiet --listen {} & {name}=$!\n", own.expect("its address is among them"))
             }
+            ("&", None) => format!("{line} --quiet &\n"),
             _ => format!("{line}\n"),
         };
     }

@@ -4,8 +4,9 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "run",
+    "agent",
     "status",
     "list",
     "members",
@@ -47,7 +48,8 @@ fn every_command_explains_itself_with_examples() {
 fn help_fits_on_one_screen_and_all_of_it_is_there() {
     let peer = ["certs", "revoke", "list", "add", "remove", "replace", "confirm"].map(|word| vec!["peer", word]);
     let kv = ["status", "explain", "replace", "snapshot", "check"].map(|word| vec!["kv", word]);
-    for words in [vec![]].into_iter().chain(COMMANDS.map(|word| vec![word])).chain(peer).chain(kv) {
+    let agent = ["list", "check"].map(|word| vec!["agent", word]);
+    for words in [vec![]].into_iter().chain(COMMANDS.map(|word| vec![word])).chain(peer).chain(kv).chain(agent) {
         let help = |option: &str| {
             let mut command = primacy(&[&words[..], &[option]].concat());
             Ended::of(command.env("COLUMNS", "100").output().expect("it starts")).out
@@ -108,8 +110,9 @@ fn completions_and_the_page_name_every_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let new = folder.path().join("new/man1");
     assert_eq!(run(&["man", "--dir", new.to_str().expect("UTF-8")]).code, 0);
-    // Each has its page, and so have `primacy`, the seven commands of `primacy peer` and the five of `primacy kv`.
-    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 13);
+    // Each has its page, and so have `primacy`, the two commands of `primacy agent`, the seven of `primacy peer` and the five of
+    // `primacy kv`.
+    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 15);
     run(&["man", "--dir", "/proc/man"]).is_one_line(74, "/proc/man");
 }
 

@@ -251,3 +251,20 @@ fn an_operator_moves_the_leadership_between_programs() {
     assert_eq!(world.expect_start_after(next.token).name, "p");
     world.assert_never_two();
 }
+
+#[test]
+fn an_agent_that_is_asked_to_end_twice_gives_nothing_back_that_a_program_believes_in() {
+    let mut world = World::new();
+    let (mut a, b) = (Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT));
+    let _first = a.program(&world, "p", "none", &["stubborn"]);
+    let led = world.expect_start_after(0);
+    let _second = b.program(&world, "q", "none", &[]);
+    await_waiting(&world);
+    a.runner.send(Signal::SIGTERM);
+    world.expect("the word to stop", word("draining", "p"));
+    a.runner.send(Signal::SIGTERM);
+    assert_eq!(a.runner.wait().code(), Some(0));
+    assert_eq!(world.expect_start_after(led.token).name, "q");
+    assert!(world.log().iter().any(word("gone", "p")), "it has worked on until its deadline");
+    world.assert_never_two();
+}

@@ -9,7 +9,7 @@
 //! - the latest deadline that the program was told has passed.
 //!
 //! A connection that has closed is none of them: a process that was forked may work on.
-//! The design page, `docs/design/agent.md`, has the argument.
+//! The design page on the agent has the argument.
 
 mod flaws;
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! What a hold does about each thing that can happen to it.
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -2,7 +2,8 @@
 
 use primacy_core::hold::Flaw;
 
-use super::setup::{ALONE, Budget, Proof, Setup};
+use super::properties::ALONE;
+use super::setup::{Budget, Proof, Setup};
 use crate::search::Canary;
 
 const CALM: Budget = Budget { pauses: 0, agent_pauses: 0, kills: 0, agent_kills: 0, closes: 0, drains: 0, ends: 0 };

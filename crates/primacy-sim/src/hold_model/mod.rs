@@ -6,6 +6,7 @@
 //! program share a clock, whose ticks are a quarter of a lease.
 
 mod catalogue;
+mod properties;
 mod setup;
 mod world;
 
