@@ -43,8 +43,11 @@ pub(crate) const DATA_BYTES_MAX: usize = 1_024;
 /// Decides which one of several processes is in charge, and makes it safe to act on the answer.
 #[derive(Debug, Parser)]
 #[command(name = "primacy", version, after_help = examples::PRIMACY_SHORT, after_long_help = examples::PRIMACY)]
-#[command(subcommand_required = true, disable_help_flag = true)]
+#[command(subcommand_required = true, disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct Cli {
+    /// Print the version
+    #[arg(short = 'V', long, action = ArgAction::Version, hide_short_help = true)]
+    version: Option<bool>,
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(subcommand)]

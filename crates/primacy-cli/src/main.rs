@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
     match cli::Cli::read(std::env::args_os()) {
         Err(error) => commands::refuse(&error),
-        Ok(cli::Cli { common, command: cli::Command::Run(args) }) => run::main(args, common),
-        Ok(cli::Cli { common, command }) => commands::main(command, &common),
+        Ok(cli::Cli { common, command: cli::Command::Run(args), .. }) => run::main(args, common),
+        Ok(cli::Cli { common, command, .. }) => commands::main(command, &common),
     }
 }

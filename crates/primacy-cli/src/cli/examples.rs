@@ -2,7 +2,8 @@
 
 /// What fits on one screen.
 pub(crate) const PRIMACY_SHORT: &str = "\
-Example: primacy run -- ./scheduler   run ./scheduler here if nobody else does, else wait";
+Examples:
+  primacy run -- ./scheduler          run ./scheduler here if nobody else does, else wait";
 
 pub(crate) const PRIMACY: &str = "\
 Examples:

@@ -242,6 +242,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy schema", No("a command's name, which is completed elsewhere")),
     ("primacy schema postgres", Alone(0)),
     ("primacy simulate --json", No("2,000 worlds take a minute unoptimised; simulate.rs runs fewer")),
+    ("primacy promote --no-wait --json", No("a command's name, which is completed elsewhere")),
     ("primacy status --json", Led(0)),
     ("primacy watch --json", Lasts("\"schema\"")),
 ];

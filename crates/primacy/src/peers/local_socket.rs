@@ -143,13 +143,13 @@ mod tests {
     async fn what_a_dead_process_left_is_replaced_and_anything_else_is_not() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let path = folder.path().join("socket");
-        drop(std::os::unix::net::UnixListener::bind(&path, MODE).expect("it is free"));
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
         let (listener, file) = bind(&path, MODE).expect("nobody listens there");
 
         // Another one has taken its place: that one stays.
         fs::remove_file(&path).expect("it is there");
         assert!(refused(&path).ends_with("another process listens there"), "{}", refused(&path));
-        let other = std::os::unix::net::UnixListener::bind(&path, MODE).expect("it is free");
+        let other = std::os::unix::net::UnixListener::bind(&path).expect("it is free");
         drop((listener, file));
         assert!(path.exists());
         drop(other);
@@ -168,7 +168,7 @@ mod tests {
         let path = folder.path().join("socket");
         let runtime = tokio::runtime::Handle::current();
         for turn in 0..200 {
-            drop(std::os::unix::net::UnixListener::bind(&path, MODE).expect("it is free"));
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
             let together = std::sync::Barrier::new(MANY);
             let one = || {
                 let _runtime = runtime.enter();
