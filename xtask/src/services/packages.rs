@@ -41,6 +41,7 @@ const NEEDS: &[Need] = &[
     Need { program: REDIS_PY, package: "python3-redis", why: "a client of the key-value store in Python" },
     Need { program: "haproxy", package: "haproxy", why: "it asks candidates whether they lead" },
     Need { program: "prometheus", package: "prometheus", why: "it scrapes candidates and fires alerts" },
+    Need { program: "systemd-analyze", package: "systemd", why: "it looks at the units of the agent" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];
 

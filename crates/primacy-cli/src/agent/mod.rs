@@ -8,6 +8,7 @@ mod hold;
 mod proof;
 mod questions;
 mod rights;
+mod service;
 mod settings;
 mod wire;
 
@@ -149,7 +150,13 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
     let mut reloads = SignalStream::take(&[Signal::SIGHUP]).map_err(failed)?;
     raise_open_files();
-    let (listener, _file) = listen(&path, settings.group.as_deref())?;
+    let (listener, place, _file) = match service::socket()? {
+        Some(listener) => (listener, "the socket of the service manager".to_owned(), None),
+        None => {
+            let (listener, file) = listen(&path, settings.group.as_deref())?;
+            (listener, path.display().to_string(), Some(file))
+        }
+    };
     let (end, ending) = watch::channel(false);
     let agent = Rc::new(Agent {
         name,
@@ -160,8 +167,10 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         observations: Observations::default(),
         ending,
     });
-    info!(store = %agent.fleet.store().location(), "agent {} listens on {}", agent.name, path.display());
+    info!(store = %agent.fleet.store().location(), "agent {} listens on {place}", agent.name);
     let mut connections = JoinSet::new();
+    let mut watchdog = service::Watchdog::start();
+    service::ready();
     loop {
         tokio::select! {
             taken = listener.accept() => match taken {
@@ -175,10 +184,16 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
                 }
             },
             Some(_) = connections.join_next() => {}
-            () = reloads.next() => reload(&agent, args),
+            () = watchdog.beat() => {}
+            () = reloads.next() => {
+                service::reloading();
+                reload(&agent, args);
+                service::ready();
+            }
             () = ends.next() => break,
         }
     }
+    service::stopping();
     // Nobody comes any more, and who is here is told.
     drop(listener);
     end.send_replace(true);
@@ -186,8 +201,18 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     if left > 0 {
         info!("asked to end: {left} programs are told to stop their work; once more, and it is not waited for");
     }
+    let gone = async {
+        loop {
+            tokio::select! {
+                ended = connections.join_next() => if ended.is_none() {
+                    return;
+                },
+                () = watchdog.beat() => {}
+            }
+        }
+    };
     tokio::select! {
-        () = async { while connections.join_next().await.is_some() {} } => {}
+        () = gone => {}
         () = ends.next() => {
             warn!("ends without waiting: leaderships that are left last until their deadlines");
             #[expect(clippy::disallowed_methods, reason = "a guard that is dropped gives back what programs believe in")]

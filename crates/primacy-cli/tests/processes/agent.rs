@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -267,4 +268,68 @@ fn an_agent_that_is_asked_to_end_twice_gives_nothing_back_that_a_program_believe
     assert_eq!(world.expect_start_after(led.token).name, "q");
     assert!(world.log().iter().any(word("gone", "p")), "it has worked on until its deadline");
     world.assert_never_two();
+}
+
+#[test]
+fn a_service_manager_gives_it_its_socket_and_hears_how_it_is() {
+    const GIVES: &str = "import os, socket, sys\n\
+        listener = socket.socket(socket.AF_UNIX)\n\
+        listener.bind(sys.argv[1])\n\
+        listener.listen(8)\n\
+        os.dup2(listener.fileno(), 3)\n\
+        os.set_inheritable(3, True)\n\
+        os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()), WATCHDOG_PID=str(os.getpid()))\n\
+        os.execv(sys.argv[2], sys.argv[2:])\n";
+    let world = World::new();
+    let heard = UnixDatagram::bind(world.path("notify")).expect("a socket");
+    heard.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+    let config = world.path("agent.toml");
+    fs::write(&config, "[[election]]\nname = \"default\"\n").expect("a file");
+    let mut command = world.primacy(["agent", "--config"]);
+    command.arg(&config);
+    let socket = world.path("a.sock");
+    let mut started = Command::new("python3");
+    started.args(["-c", GIVES]).arg(&socket).arg(command.get_program()).args(command.get_args());
+    started.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    started.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "100000");
+    let mut agent = Agent { runner: Runner::start(started), socket };
+
+    let said = |wanted: &str| {
+        loop {
+            let mut bytes = [0; 256];
+            let count = heard.recv(&mut bytes).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+            if String::from_utf8_lossy(&bytes[..count]).lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+    };
+    said("READY=1");
+    assert!(agent.list(&world).is_some());
+    said("WATCHDOG=1");
+    said("WATCHDOG=1");
+    agent.runner.send(Signal::SIGHUP);
+    said("RELOADING=1");
+    said("READY=1");
+    agent.runner.send(Signal::SIGTERM);
+    said("STOPPING=1");
+    assert_eq!(agent.runner.wait().code(), Some(0));
+}
+
+#[test]
+fn its_units_are_such_as_systemd_takes() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no"]);
+    for unit in ["primacy-agent.service", "primacy-agent.socket"] {
+        // It looks whether the program is there.
+        let text = fs::read_to_string(units.join(unit)).expect("it is there");
+        let text = text.replace("/usr/local/bin/primacy", env!("CARGO_BIN_EXE_primacy"));
+        fs::write(folder.path().join(unit), text).expect("it can be written");
+        command.arg(folder.path().join(unit));
+    }
+    let output = command.env("SYSTEMD_LOG_LEVEL", "info").output().expect("it is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about: Vec<&str> = said.lines().filter(|line| line.contains("primacy-agent")).collect();
+    assert!(about.is_empty() && output.status.success(), "{said}");
 }

@@ -16,6 +16,7 @@ use super::disk::try_lock;
 /// Why there is no socket. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the socket {}: {why}", path.display())]
+#[non_exhaustive]
 pub struct SocketError {
     /// Where it was to be.
     pub path: PathBuf,
