@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 #![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
 
+mod agents;
 mod common;
 mod crew;
 mod elections;
@@ -86,6 +87,8 @@ enum Instead {
     Floods(floods::Options),
     /// The key-value store beside Redis, etcd and ZooKeeper
     Kv(kv::Options),
+    /// Programs that lead through agents: kills of those with proof, and many elections of one agent
+    Agents(agents::Options),
     /// Many elections of one process, which share a thread and connections
     Elections(elections::Options),
 }
@@ -113,6 +116,7 @@ pub fn main() -> Result<()> {
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
     match &options.instead {
         Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &common.primacy, &common.out),
+        Some(Instead::Agents(wanted)) => return agents::run(wanted, &machine(), &common.primacy),
         Some(Instead::Elections(wanted)) => return elections::run(wanted, &machine(), &common.primacy),
         Some(Instead::Kv(wanted)) => return kv::run(wanted, &machine(), &common.primacy),
         Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &common.primacy),
