@@ -1,6 +1,7 @@
 //! The command line: what may be said, and what is refused before anything is opened.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -263,6 +264,9 @@ pub(crate) struct RunArgs {
     /// How to take part: as one who waits, or as one of members that know each other
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = ProtocolName::Lease, hide_short_help = true)]
     pub(crate) protocol: ProtocolName,
+    /// Keep in this file how this candidate stands, as JSON, for scripts that cannot ask
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) status_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     /// The program and its arguments, executed directly, without a shell

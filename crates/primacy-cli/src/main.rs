@@ -14,6 +14,7 @@ mod panics;
 mod reach;
 mod run;
 mod secret;
+mod standing;
 
 fn main() -> ExitCode {
     // The warden and its programs first: before any thread, runtime or log, since they must work when those of the

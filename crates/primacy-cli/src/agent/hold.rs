@@ -6,17 +6,26 @@ use std::time::Duration;
 
 use primacy::store::{EndReason, Holder};
 use primacy::{Candidate, CandidateConfig, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock};
-use primacy_core::hold::{Context, Effect, Event, Hold, News, Span};
+use primacy_core::hold::{Cause, Context, Effect, Event, Hold, News, Span};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::proof::Proof;
 use super::rights::Caller;
-use super::wire::{Channel, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, Said, TokenText};
-use super::{Agent, Refusal};
+use super::wire::{Channel, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText};
+use super::{Agent, Refusal, election};
 
 /// A program that waits and does not read is hung up on after two leases, and not before this.
 const PATIENCE_LEAST: Duration = Duration::from_secs(10);
+
+/// Which part of a lease the program's clock may be behind, as far as the agent knows.
+const SLACK_SHARE: u32 = 10;
+
+/// How many more frames a program may send than two for each that it was told.
+const SURPLUS: u64 = 64;
+
+/// How many frames that have come are heard before something is done because of the time.
+const HEARD_FIRST: usize = 64;
 
 /// Between two looks at the boot clock: the runtime's timers stand still while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(1);
@@ -28,10 +37,11 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) async fn serve(
     agent: &Rc<Agent>,
     request: HoldRequest,
+    slack: Duration,
     caller: Caller,
     channel: Channel,
 ) -> Result<(), (Channel, Refusal)> {
-    let prepared = prepare(agent, &request, &caller, &channel);
+    let prepared = prepare(agent, &request, slack, &caller, &channel);
     let (candidate, label, proof, lease) = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => return Err((channel, refusal)),
@@ -60,6 +70,10 @@ pub(super) async fn serve(
         is_proven: request.proof == ProofKind::None,
         guard: None,
         waiting: None,
+        slack,
+        is_writable: true,
+        frames: (0, 0),
+        now: clock::now(),
     };
     served.run().await;
     Ok(())
@@ -69,18 +83,24 @@ pub(super) async fn serve(
 fn prepare(
     agent: &Agent,
     request: &HoldRequest,
+    slack: Duration,
     caller: &Caller,
     channel: &Channel,
 ) -> Result<(Candidate, Label, Proof, Duration), Refusal> {
-    let election = agent.election(&request.election)?;
+    let election = election(&request.election)?;
     let rule = agent.rule(&election)?;
     if !rule.may_hold(caller) {
         return Err(Refusal::not_allowed(caller, "hold", &election));
     }
+    if slack > rule.timing.lease() / SLACK_SHARE {
+        let why = "the program took too long to say what its clock says, or that is behind: try again";
+        return Err(Refusal::new(RefusalCode::Busy, why));
+    }
     let label = request.name.clone().map(Label::new).transpose();
     let label = label.map_err(|error| Refusal::malformed(format!("name: {error}")))?;
     let label = label.unwrap_or_else(|| agent.name.clone());
-    let proof = Proof::of(request.proof, channel.stream(), caller).map_err(|why| Refusal::new("proof", why))?;
+    let proof =
+        Proof::of(request.proof, channel.stream(), caller).map_err(|why| Refusal::new(RefusalCode::Proof, why))?;
     let mut config = CandidateConfig::new(label.clone());
     config.timing = rule.timing;
     config.data = request.data.clone().unwrap_or_default();
@@ -88,7 +108,8 @@ fn prepare(
         return Err(Refusal::malformed(format!("data has more than {} bytes", crate::cli::DATA_BYTES_MAX)));
     }
     let election = agent.fleet.election(election.as_str()).map_err(|error| Refusal::malformed(error.to_string()))?;
-    let candidate = election.campaign_with(config).map_err(|error| Refusal::new("unavailable", error.to_string()))?;
+    let candidate =
+        election.campaign_with(config).map_err(|error| Refusal::new(RefusalCode::Unavailable, error.to_string()))?;
     Ok((candidate, label, proof, rule.timing.lease()))
 }
 
@@ -109,6 +130,14 @@ struct Served {
     guard: Option<Guard>,
     /// What it was told last while it waited.
     waiting: Option<Waiting>,
+    /// How far the program's clock may be behind. What it is told is so much earlier.
+    slack: Duration,
+    /// Whether it can still be told something. What it has said before is heard to its end.
+    is_writable: bool,
+    /// How many frames it was told, and how many it has sent.
+    frames: (u64, u64),
+    /// The last good reading of the clock.
+    now: Instant,
 }
 
 /// A leadership that the program has, or may believe in.
@@ -173,7 +202,6 @@ impl Served {
                     self.is_proven = true;
                     Woken::Event(Event::Proven)
                 }
-                event = said(&mut self.channel), if is_connected => Woken::Event(event),
                 goes_on = changed(&mut self.guard) => Woken::Phase(goes_on),
                 elected = self.candidate.elected(), if self.guard.is_none() => match elected {
                     Ok(leadership) => Woken::Elected(leadership),
@@ -188,7 +216,12 @@ impl Served {
                     Woken::Ending
                 }
                 () = sleep_until(due) => Woken::Due,
+                event = said(&mut self.channel), if is_connected => Woken::Event(event),
             };
+            if matches!(woken, Woken::Due | Woken::Phase(_)) {
+                // After this process stood still, answers lie here that have come in time.
+                self.hear_what_has_come().await;
+            }
             match woken {
                 Woken::Event(event) => self.step(event),
                 Woken::Phase(goes_on) => self.hear_phase(goes_on),
@@ -208,9 +241,34 @@ impl Served {
         }
     }
 
+    /// Handles what the program has said by now.
+    async fn hear_what_has_come(&mut self) {
+        tokio::task::yield_now().await;
+        for _ in 0..HEARD_FIRST {
+            if self.channel.is_none() {
+                return;
+            }
+            let event = tokio::select! {
+                biased;
+                event = said(&mut self.channel) => event,
+                () = std::future::ready(()) => return,
+            };
+            self.step(event);
+        }
+    }
+
     fn step(&mut self, event: Event) {
+        // A clock that cannot be read proves that no deadline has passed.
+        self.now = Some(clock::now()).filter(|now| *now < Instant::FAR).unwrap_or(self.now);
+        if matches!(event, Event::Read(_) | Event::Stopped(_)) {
+            self.frames.1 += 1;
+            if self.frames.1 > self.frames.0 * 2 + SURPLUS {
+                warn!(election = %self.election, "{} says more than it was asked: its connection ends", self.who);
+                self.channel = None;
+            }
+        }
         let mut effects = Vec::new();
-        self.core.handle(event, &mut Context { now: clock::now(), effects: &mut effects });
+        self.core.handle(event, &mut Context { now: self.now, effects: &mut effects });
         for effect in effects {
             match effect {
                 Effect::Tell(number, news) => self.tell(number, &news),
@@ -222,8 +280,7 @@ impl Served {
                     self.channel = None;
                     self.candidate.handle().shutdown();
                 }
-                Effect::Release => self.give_back(false),
-                Effect::ReleaseDead => self.give_back(true),
+                Effect::Release(cause) => self.give_back(cause),
             }
         }
         if self.channel.is_none() && self.core.is_connected() {
@@ -233,18 +290,18 @@ impl Served {
     }
 
     /// Nothing is worked by the leadership any more.
-    fn give_back(&mut self, is_dead: bool) {
+    fn give_back(&mut self, cause: Cause) {
         self.waiting = None;
-        let Some(Guard { leadership, heard, .. }) = self.guard.take() else { return };
+        let Some(Guard { leadership, .. }) = self.guard.take() else { return };
         let (election, token) = (&self.election, leadership.token());
-        if is_dead {
-            info!(%election, %token, "{} is dead: the leadership is given back", self.who);
-            return leadership.died();
+        match cause {
+            Cause::Stopped => info!(%election, %token, "{} has stopped: the leadership is given back", self.who),
+            Cause::Dead => info!(%election, %token, "{} is dead: the leadership is given back", self.who),
+            Cause::Passed => info!(%election, %token, "the deadline of {} has passed", self.who),
+            Cause::NeverTold => debug!(%election, %token, "{} had gone before it was elected", self.who),
         }
-        if heard == Heard::Ended {
-            debug!(%election, %token, "{} believes in it no more", self.who);
-        } else {
-            info!(%election, %token, "{} has stopped: the leadership is given back", self.who);
+        if cause == Cause::Dead {
+            leadership.died();
         }
     }
 
@@ -256,6 +313,10 @@ impl Served {
             return drop(leadership);
         };
         let span = Span { stop_at: timing.stop_at(until), deadline: until };
+        if clock::now() >= span.stop_at - self.slack {
+            // It would have to stop at once: nobody was told, and nobody works.
+            return drop(leadership);
+        }
         let token = leadership.token();
         self.guard = Some(Guard { phases, deadline: until, heard: Heard::Nothing, leadership });
         info!(election = %self.election, %token, "{} leads", self.who);
@@ -298,8 +359,8 @@ impl Served {
     fn stopped(&mut self, reason: &StopReason, ends: bool) {
         if let Some(channel) = self.channel.take() {
             let refusal = match reason {
-                StopReason::Withdrawn if ends => Refusal::new("ending", "the agent ends"),
-                reason => Refusal::new("unavailable", reason.to_string()),
+                StopReason::Withdrawn if ends => Refusal::new(RefusalCode::Ending, "the agent ends"),
+                reason => Refusal::new(RefusalCode::Unavailable, reason.to_string()),
             };
             if !matches!(reason, StopReason::Withdrawn) {
                 warn!(election = %self.election, %reason, "{} is no candidate any more", self.who);
@@ -310,8 +371,13 @@ impl Served {
 
     fn tell(&mut self, number: u64, news: &News) {
         let frame = self.frame(number, news);
-        if self.channel.as_ref().is_some_and(|channel| channel.tell(&frame).is_err()) {
-            self.channel = None;
+        self.frames.0 += 1;
+        let Some(channel) = self.channel.as_ref().filter(|_| self.is_writable) else { return };
+        match channel.tell(&frame) {
+            Ok(()) => {}
+            // It leaves everything unread.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.channel = None,
+            Err(_) => self.is_writable = false,
         }
     }
 
@@ -331,16 +397,16 @@ impl Served {
                 Frame::Waiting { n, position: told.position, leader, why: told.why }
             }
             News::Elected { token, span } => {
-                let (stop_ns, deadline_ns) = points(*span);
+                let (stop_ns, deadline_ns) = (self.point(span.stop_at), self.point(span.deadline));
                 Frame::Elected { n, token: TokenText(*token), stop_ns, deadline_ns }
             }
             News::Extended { token, span } => {
-                let (stop_ns, deadline_ns) = points(*span);
+                let (stop_ns, deadline_ns) = (self.point(span.stop_at), self.point(span.deadline));
                 Frame::Extended { n, token: TokenText(*token), stop_ns, deadline_ns }
             }
             News::Draining { token, reason, by } => {
                 info!(election = %self.election, %token, %reason, "{} must stop", self.who);
-                let by_ns = clock::to_boot_nanos(*by);
+                let by_ns = self.point(*by);
                 Frame::Draining {
                     n,
                     token: TokenText(*token),
@@ -354,6 +420,11 @@ impl Served {
                 Frame::Lost { n, token: TokenText(*token), reason: reason.word().to_owned(), why: reason.to_string() }
             }
         }
+    }
+
+    /// A point as the program is told it: by the program's clock it comes no later.
+    fn point(&self, at: Instant) -> u64 {
+        clock::to_boot_nanos(at - self.slack)
     }
 
     /// How it stands, for those who ask the agent.
@@ -374,10 +445,6 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.agent.leave(self.number);
     }
-}
-
-fn points(span: Span) -> (u64, u64) {
-    (clock::to_boot_nanos(span.stop_at), clock::to_boot_nanos(span.deadline))
 }
 
 /// What the program says next, or that it has gone. What it says and must not say ends the connection.

@@ -14,6 +14,8 @@ mod wire;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,11 +36,12 @@ use crate::failure::{Failure, code};
 use crate::output::Output;
 use crate::panics;
 use crate::run::signals::SignalStream;
+use crate::secret;
 
 use questions::Observations;
 use rights::{Caller, Rule};
 use settings::Settings;
-use wire::{Channel, Frame, HoldFrame, PROTOCOL, Request, TokenText};
+use wire::{Channel, Frame, HoldFrame, PROTOCOL, RefusalCode, Request, TokenText};
 
 /// The user and the group of the socket may connect.
 const MODE: u32 = 0o660;
@@ -46,9 +49,13 @@ const MODE: u32 = 0o660;
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// What two readings of one clock may differ by: some programs read it in steps of 10 ms.
 const CLOCK_TOLERANCE_NS: u64 = 20_000_000;
-/// How many connections there are at most, and how many of one user that is not trusted. Each takes up to two open files.
-const CONNECTIONS_MAX: usize = 8_192;
+/// How many connections there are at most; which part of them one user has that is not trusted, and which part is kept for those who
+/// are.
+const CONNECTIONS_MAX: usize = 4_096;
 const SHARE_OF_USER: usize = 2;
+const RESERVE: usize = 16;
+/// How many files a connection may take: itself, and two for a proof.
+const FILES_OF_CONNECTION: usize = 3;
 /// How long no connection is taken after one could not be.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,6 +64,8 @@ struct Agent {
     name: Label,
     fleet: Fleet,
     settings: RefCell<Settings>,
+    /// What needs a restart to change is still as here.
+    started_with: Settings,
     /// Those of programs, by the numbers of their connections.
     holds: RefCell<BTreeMap<u64, HoldFrame>>,
     /// How many connections each user has.
@@ -69,23 +78,24 @@ struct Agent {
 /// Why a program does not get what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Refusal {
-    code: &'static str,
+    code: RefusalCode,
     why: String,
 }
 
 impl Refusal {
-    fn new(code: &'static str, why: impl Into<String>) -> Self {
-        Self { code, why: why.into() }
+    fn new(code: RefusalCode, why: impl AsRef<str>) -> Self {
+        // Of a store that has failed it may have a password in it.
+        Self { code, why: secret::without(why.as_ref()) }
     }
 
-    fn malformed(why: impl Into<String>) -> Self {
-        Self::new("malformed", why)
+    fn malformed(why: impl AsRef<str>) -> Self {
+        Self::new(RefusalCode::Malformed, why)
     }
 
     fn not_allowed(caller: &Caller, what: &str, election: &ElectionName) -> Self {
         warn!("{caller} may not {what} '{election}': refused");
         let why = format!("{caller} may not {what} '{election}'; the agent's configuration says who may");
-        Self::new("not-allowed", why)
+        Self::new(RefusalCode::NotAllowed, why)
     }
 
     /// Says so, if the other end still listens.
@@ -161,6 +171,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     let agent = Rc::new(Agent {
         name,
         fleet: Fleet::new(store),
+        started_with: settings.clone(),
         settings: RefCell::new(settings),
         holds: RefCell::default(),
         connections: RefCell::default(),
@@ -226,8 +237,9 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
 /// Listens at this path, for its user and this group.
 fn listen(path: &PathBuf, group: Option<&str>) -> Result<(UnixListener, SocketFile), Failure> {
     let failed = |why: String| Failure::unavailable(why).with("choose another place with --socket");
+    let path = &std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
     if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-        let made = std::fs::create_dir(folder);
+        let made = DirBuilder::new().mode(0o755).create(folder);
         made.map_err(|error| failed(format!("the folder {} cannot be made: {error}", folder.display())))?;
     }
     let bound = local_socket::bind(path, MODE).map_err(|error| failed(error.to_string()))?;
@@ -235,7 +247,7 @@ fn listen(path: &PathBuf, group: Option<&str>) -> Result<(UnixListener, SocketFi
         let known = Group::from_name(group).ok().flatten().map(|group| group.gid);
         let gid = known.or_else(|| group.parse().ok().map(Gid::from_raw));
         let changed = gid.ok_or_else(|| std::io::Error::other("there is no such group"));
-        let changed = changed.and_then(|gid| std::os::unix::fs::chown(path, None, Some(gid.as_raw())));
+        let changed = changed.and_then(|gid| std::os::unix::fs::lchown(path, None, Some(gid.as_raw())));
         changed.map_err(|error| failed(format!("the socket cannot be given to the group {group}: {error}")))?;
     }
     Ok(bound)
@@ -256,8 +268,8 @@ fn reload(agent: &Agent, args: &AgentArgs) {
     };
     match Settings::read(path) {
         Ok(settings) => {
-            let before = agent.settings.replace(settings);
-            let now = agent.settings.borrow();
+            agent.settings.replace(settings);
+            let (before, now) = (&agent.started_with, agent.settings.borrow());
             let stays = |what: &str, differs: bool| {
                 if differs {
                     warn!("another {what} counts after a restart of the agent");
@@ -281,15 +293,19 @@ async fn connection(agent: &Rc<Agent>, stream: UnixStream) {
         Err(refusal) => return refusal.tell(&channel),
     };
     let sent_ns = clock::boot_nanos().unwrap_or(u64::MAX);
-    if channel.tell(&Frame::Agent { protocol: PROTOCOL, now_ns: sent_ns }).is_err() {
+    let hello = Frame::Agent { protocol: PROTOCOL, now_ns: sent_ns };
+    if channel.send(&hello, REQUEST_WITHIN).await.is_err() {
         return;
     }
-    let mut channel = channel;
-    let request = match tokio::time::timeout(REQUEST_WITHIN, channel.next()).await {
-        Ok(Ok(Some(line))) => request(&line),
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => Err(Refusal::malformed(error.to_string())),
-        Err(_) => Err(Refusal::malformed("no request has come in time")),
+    let (mut channel, mut ending) = (channel, agent.ending.clone());
+    let request = tokio::select! {
+        line = tokio::time::timeout(REQUEST_WITHIN, channel.next()) => match line {
+            Ok(Ok(Some(line))) => request(&line),
+            Ok(Ok(None)) => return,
+            Ok(Err(error)) => Err(Refusal::malformed(error.to_string())),
+            Err(_) => Err(Refusal::malformed("no request has come in time")),
+        },
+        _ = ending.wait_for(|ends| *ends) => Err(Refusal::new(RefusalCode::Ending, "the agent ends")),
     };
     let received_ns = clock::boot_nanos().unwrap_or(0);
     let refused = match request {
@@ -299,9 +315,11 @@ async fn connection(agent: &Rc<Agent>, stream: UnixStream) {
             if now.saturating_add(CLOCK_TOLERANCE_NS) < sent_ns || now > received_ns.saturating_add(CLOCK_TOLERANCE_NS)
             {
                 let why = "the program's CLOCK_BOOTTIME is not that of the agent: they must run in one time namespace";
-                Err((channel, Refusal::new("clock", why)))
+                Err((channel, Refusal::new(RefusalCode::Clock, why)))
             } else {
-                hold::serve(agent, request, caller, channel).await
+                // So much may its clock be behind at most.
+                let slack = Duration::from_nanos(received_ns.saturating_sub(now));
+                hold::serve(agent, request, slack, caller, channel).await
             }
         }
         Ok(Request::Observe { election, .. }) => questions::observe(agent, &election, &caller, channel).await,
@@ -316,12 +334,18 @@ async fn connection(agent: &Rc<Agent>, stream: UnixStream) {
     }
 }
 
+fn election(name: &str) -> Result<ElectionName, Refusal> {
+    ElectionName::new(name).map_err(|error| Refusal::malformed(format!("election: {error}")))
+}
+
 fn request(line: &[u8]) -> Result<Request, Refusal> {
     let read: Result<Request, _> = serde_json::from_slice(line);
     let request = read.map_err(|error| Refusal::malformed(format!("the request cannot be read: {error}")))?;
     match request.protocol() {
         PROTOCOL => Ok(request),
-        other => Err(Refusal::new("protocol", format!("this agent speaks protocol {PROTOCOL}, and not {other}"))),
+        other => {
+            Err(Refusal::new(RefusalCode::Protocol, format!("this agent speaks protocol {PROTOCOL}, and not {other}")))
+        }
     }
 }
 
@@ -334,14 +358,16 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn take(agent: &'a Agent, caller: &Caller) -> Result<Self, Refusal> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
-        let most = CONNECTIONS_MAX.min(files.unwrap_or(usize::MAX) / 3);
+        let most = CONNECTIONS_MAX.min(files.unwrap_or(usize::MAX) / (FILES_OF_CONNECTION + 1));
         let mut connections = agent.connections.borrow_mut();
         let all: usize = connections.values().sum();
-        let own = connections.entry(caller.uid).or_default();
-        if all >= most || (!caller.is_trusted() && *own >= most / SHARE_OF_USER) {
-            return Err(Refusal::new("busy", "there are too many connections"));
+        let own = connections.get(&caller.uid).copied().unwrap_or(0);
+        // Some are kept for those who are to repair things.
+        let is_full = all >= if caller.is_trusted() { most } else { most - most / RESERVE };
+        if is_full || (!caller.is_trusted() && own >= most / SHARE_OF_USER) {
+            return Err(Refusal::new(RefusalCode::Busy, "there are too many connections"));
         }
-        *own += 1;
+        connections.insert(caller.uid, own + 1);
         Ok(Self { agent, uid: caller.uid })
     }
 }
@@ -359,15 +385,11 @@ impl Drop for Place<'_> {
 }
 
 impl Agent {
-    fn election(&self, name: &str) -> Result<ElectionName, Refusal> {
-        ElectionName::new(name).map_err(|error| Refusal::malformed(format!("election: {error}")))
-    }
-
     fn rule(&self, election: &ElectionName) -> Result<Rule, Refusal> {
         let rule = self.settings.borrow().rule(election).cloned();
         rule.ok_or_else(|| {
             let why = format!("the agent's configuration has no election '{election}'");
-            Refusal::new("no-such-election", why)
+            Refusal::new(RefusalCode::NoSuchElection, why)
         })
     }
 

@@ -21,8 +21,9 @@ pub(super) enum Proof {
     None,
     /// That a process, which this is the file of, is dead.
     Process(AsyncFd<OwnedFd>),
-    /// That a control group, whose events these are, is empty.
-    Cgroup(AsyncFd<File>),
+    /// That a control group, whose events these are, is empty, and the process that has connected is dead: a process that was moved
+    /// to another group works on.
+    Cgroup { events: AsyncFd<File>, process: AsyncFd<OwnedFd> },
 }
 
 impl Proof {
@@ -48,9 +49,10 @@ impl Proof {
                 if is_readable(&process) {
                     return Err("the process has ended".to_owned());
                 }
-                watch(events, Interest::PRIORITY)
-                    .map(Self::Cgroup)
-                    .map_err(|error| format!("the control group cannot be watched: {error}"))
+                let failed = |error: io::Error| format!("the control group cannot be watched: {error}");
+                let process = watch(process, Interest::READABLE).map_err(failed)?;
+                let events = watch(events, Interest::PRIORITY).map_err(failed)?;
+                Ok(Self::Cgroup { events, process })
             }
         }
     }
@@ -60,7 +62,10 @@ impl Proof {
         let proven = match self {
             Self::None => std::future::pending().await,
             Self::Process(process) => process.readable().await.map(drop),
-            Self::Cgroup(events) => empty(events).await,
+            Self::Cgroup { events, process } => match process.readable().await {
+                Ok(_) => empty(events).await,
+                Err(error) => Err(error),
+            },
         };
         if proven.is_err() {
             // Nothing is proven by what cannot be watched.

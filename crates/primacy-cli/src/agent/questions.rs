@@ -7,7 +7,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::unistd::geteuid;
 use primacy::store::Snapshot;
 use primacy::{ElectionName, Observation, clock};
 use serde::Deserialize;
@@ -16,7 +15,7 @@ use tokio::sync::watch;
 use tracing::{debug, info};
 
 use super::rights::Caller;
-use super::wire::{self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, Request, Said};
+use super::wire::{self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, RefusalCode, Request, Said};
 use super::{Agent, Refusal};
 use crate::failure::{Failure, code};
 use crate::order::RemoteOrder;
@@ -29,6 +28,8 @@ use crate::reach::{Reach, aged};
 
 /// How long a program may take to read an answer.
 const READ_WITHIN: Duration = Duration::from_secs(10);
+/// How many elections are looked at: each takes a connection to the store, and files.
+const OBSERVED_MOST: usize = 128;
 /// How long an order may take.
 const ORDER_WITHIN: Duration = Duration::from_secs(10);
 /// How long the store may take to answer for the first time.
@@ -45,13 +46,22 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Observations(RefCell<BTreeMap<ElectionName, Weak<watch::Receiver<Observation>>>>);
 
 impl Observations {
-    fn of(&self, agent: &Agent, election: &ElectionName) -> Result<Rc<watch::Receiver<Observation>>, Refusal> {
+    fn of(
+        &self,
+        agent: &Agent,
+        caller: &Caller,
+        election: &ElectionName,
+    ) -> Result<Rc<watch::Receiver<Observation>>, Refusal> {
         let mut known = self.0.borrow_mut();
         known.retain(|_, observed| observed.strong_count() > 0);
         if let Some(observed) = known.get(election).and_then(Weak::upgrade) {
             return Ok(observed);
         }
-        let unavailable = |error: primacy::SetupError| Refusal::new("unavailable", error.to_string());
+        let most = if caller.is_trusted() { OBSERVED_MOST } else { OBSERVED_MOST / 2 };
+        if known.len() >= most {
+            return Err(Refusal::new(RefusalCode::Busy, "too many elections are looked at"));
+        }
+        let unavailable = |error: primacy::SetupError| Refusal::new(RefusalCode::Unavailable, error.to_string());
         let observed = agent.fleet.election(election.as_str()).and_then(|election| election.observe());
         let observed = Rc::new(observed.map_err(unavailable)?);
         known.insert(election.clone(), Rc::downgrade(&observed));
@@ -69,11 +79,11 @@ pub(super) async fn observe(
     caller: &Caller,
     mut channel: Channel,
 ) -> Result<(), (Channel, Refusal)> {
-    let prepared = agent.election(election).and_then(|election| {
+    let prepared = super::election(election).and_then(|election| {
         if !agent.rule(&election)?.may_look(caller) {
             return Err(Refusal::not_allowed(caller, "look at", &election));
         }
-        Ok((agent.observations.of(agent, &election)?, election))
+        Ok((agent.observations.of(agent, caller, &election)?, election))
     });
     let (shared, election) = match prepared {
         Ok(prepared) => prepared,
@@ -86,7 +96,7 @@ pub(super) async fn observe(
     loop {
         let observation = observed.borrow_and_update().clone();
         if let Some(trouble) = observation.trouble.as_ref().filter(|_| last.is_none() && clock::now() >= answered_by) {
-            return Err((channel, Refusal::new("unavailable", crate::secret::without(&trouble.to_string()))));
+            return Err((channel, Refusal::new(RefusalCode::Unavailable, trouble.to_string())));
         }
         let seen = seen(&observation);
         if let Some((snapshot, age)) = seen {
@@ -98,7 +108,10 @@ pub(super) async fn observe(
                 told += 1;
                 let status = status(agent, &election, snapshot.as_ref(), age);
                 let frame = Frame::Seen { n: told, status: Box::new(status) };
-                if channel.send(&frame, READ_WITHIN).await.is_err() || !is_read(&mut channel, told).await {
+                let read =
+                    async { channel.send(&frame, READ_WITHIN).await.is_ok() && is_read(&mut channel, told).await };
+                // One that does not read is not told more, and holds up no end.
+                if !tokio::time::timeout(READ_WITHIN, read).await.unwrap_or(false) {
                     return Ok(());
                 }
                 last = Some(snapshot);
@@ -106,12 +119,13 @@ pub(super) async fn observe(
         }
         tokio::select! {
             changed = observed.changed() => if changed.is_err() {
-                return Err((channel, Refusal::new("unavailable", "the election is not observed any more")));
+                return Err((channel, Refusal::new(RefusalCode::Unavailable, "the election is not observed any more")));
             },
             () = tokio::time::sleep(LOOK), if last.as_ref().is_none_or(is_led) => {}
-            // It has nothing more to say, so that is its end.
-            _ = channel.next() => return Ok(()),
-            _ = ending.wait_for(|ends| *ends) => return Err((channel, Refusal::new("ending", "the agent ends"))),
+            line = channel.next() => if !matches!(line, Ok(Some(_))) {
+                return Ok(());
+            },
+            _ = ending.wait_for(|ends| *ends) => return Err((channel, Refusal::new(RefusalCode::Ending, "the agent ends"))),
         }
     }
 }
@@ -175,7 +189,7 @@ pub(super) async fn order(
 
 async fn ordered(agent: &Agent, request: OrderRequest, caller: &Caller) -> Result<serde_json::Value, Refusal> {
     let OrderRequest { election, order, candidate, token, .. } = request;
-    let election = agent.election(&election)?;
+    let election = super::election(&election)?;
     if !agent.rule(&election)?.may_order(caller) {
         return Err(Refusal::not_allowed(caller, "give orders in", &election));
     }
@@ -186,13 +200,13 @@ async fn ordered(agent: &Agent, request: OrderRequest, caller: &Caller) -> Resul
     reach.end_at(clock::now() + ORDER_WITHIN);
     let printed = order.give(&mut reach).await.map_err(|failure| {
         let code = match failure.code {
-            code::REFUSED => "refused",
-            code::USAGE => "malformed",
-            _ => "unavailable",
+            code::REFUSED => RefusalCode::Refused,
+            code::USAGE => RefusalCode::Malformed,
+            _ => RefusalCode::Unavailable,
         };
         Refusal::new(code, failure.to_string())
     })?;
-    serde_json::from_slice(&printed).map_err(|error| Refusal::new("unavailable", error.to_string()))
+    serde_json::from_slice(&printed).map_err(|error| Refusal::new(RefusalCode::Unavailable, error.to_string()))
 }
 
 /// What an agent answers about its holds.
@@ -206,7 +220,7 @@ enum Answer {
 
 /// `primacy agent list`.
 pub(super) async fn list(socket: Option<PathBuf>, output: &mut Output) -> Result<u8, Failure> {
-    let path = socket.unwrap_or_else(|| wire::default_socket(geteuid().is_root()));
+    let path = socket.unwrap_or_else(wire::agent_of_host);
     let failed = |why: String| {
         Failure::unavailable(format!("no agent answers on {}: {why}", path.display()))
             .with("start one with: primacy agent, or name its socket with --socket")

@@ -1,19 +1,22 @@
 //! Who may hold a leadership through the agent, and who may give orders: by the user at the other end of the socket.
 
-use std::ffi::CString;
 use std::fmt;
+use std::os::fd::AsFd as _;
 
-use nix::unistd::{Gid, Group, Uid, User, geteuid};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::{Group, User, geteuid};
 use primacy::{ElectionName, Timing};
 use tokio::net::UnixStream;
 
 /// Who is at the other end of a connection: whose process has connected, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
     /// Its user.
     pub(super) uid: u32,
-    /// Its group.
+    /// Its group, and further ones.
     pub(super) gid: u32,
+    pub(super) groups: Vec<u32>,
     /// The process, unless it is in a PID namespace that this process does not see.
     pub(super) pid: Option<i32>,
 }
@@ -25,7 +28,9 @@ impl Caller {
     /// If the kernel does not say it.
     pub(super) fn of(stream: &UnixStream) -> std::io::Result<Self> {
         let cred = stream.peer_cred()?;
-        Ok(Self { uid: cred.uid(), gid: cred.gid(), pid: cred.pid().filter(|pid| *pid > 0) })
+        let pid = cred.pid().filter(|pid| *pid > 0);
+        let groups = pid.map(|pid| further_groups(stream, pid)).unwrap_or_default();
+        Ok(Self { uid: cred.uid(), gid: cred.gid(), groups, pid })
     }
 
     /// Root and the agent's own user may do everything.
@@ -36,24 +41,26 @@ impl Caller {
     fn is(&self, subject: &Subject) -> bool {
         match subject {
             Subject::User(uid) => self.uid == *uid,
-            Subject::Group(gid) => self.gid == *gid || self.groups().contains(&Gid::from_raw(*gid)),
+            Subject::Group(gid) => self.gid == *gid || self.groups.contains(gid),
         }
-    }
-
-    /// The groups that its user is in by now.
-    fn groups(&self) -> Vec<Gid> {
-        let name = User::from_uid(Uid::from_raw(self.uid)).ok().flatten().and_then(|user| CString::new(user.name).ok());
-        name.and_then(|name| nix::unistd::getgrouplist(&name, Gid::from_raw(self.gid)).ok()).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Caller {
+    /// Its name is not looked up: that may take long, and others wait meanwhile.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match User::from_uid(Uid::from_raw(self.uid)) {
-            Ok(Some(user)) => write!(f, "user {} ({})", user.name, self.uid),
-            _ => write!(f, "user {}", self.uid),
-        }
+        write!(f, "user {}", self.uid)
     }
+}
+
+/// The further groups of the process that has connected, as the kernel says; none if it does not say which process that is.
+fn further_groups(stream: &UnixStream, pid: i32) -> Vec<u32> {
+    let Ok(process) = getsockopt(&stream.as_fd(), sockopt::PeerPidfd) else { return Vec::new() };
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return Vec::new() };
+    // What was read was about this process, and not about a later one with its number.
+    let is_dead = poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0);
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).filter(|_| !is_dead);
+    groups.unwrap_or_default().split_whitespace().filter_map(|gid| gid.parse().ok()).collect()
 }
 
 /// A user, or a group of users.
@@ -97,7 +104,15 @@ pub(super) struct Rule {
 impl Rule {
     /// Whether it is about this election.
     pub(super) fn fits(&self, election: &ElectionName) -> bool {
-        let name = election.as_str();
+        self.fits_text(election.as_str())
+    }
+
+    /// Whether it is about all that fits this pattern.
+    pub(super) fn covers(&self, pattern: &str) -> bool {
+        self.fits_text(pattern)
+    }
+
+    fn fits_text(&self, name: &str) -> bool {
         match self.pattern.split_once('*') {
             None => self.pattern == name,
             Some((first, last)) => {

@@ -18,6 +18,9 @@ use crate::secret;
 /// How many characters of a line of the file are shown with what is wrong in it.
 const SHOWN_MOST: usize = 60;
 
+/// What fits into the address of a socket.
+const PATH_MOST: usize = 107;
+
 /// What an agent does, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -100,6 +103,13 @@ impl Settings {
             if rules.iter().any(|before| before.pattern == rule.pattern) {
                 return Err((Some(span), format!("the election '{}' has two sections", shown(&rule.pattern))));
             }
+            if let Some(before) = rules.iter().find(|before| before.covers(&rule.pattern)) {
+                let (own, before) = (shown(&rule.pattern), shown(&before.pattern));
+                return Err((
+                    Some(span),
+                    format!("'{own}' never counts, since '{before}' stands before it: put it first"),
+                ));
+            }
             rules.push(rule);
         }
         if rules.is_empty() {
@@ -107,6 +117,15 @@ impl Settings {
         }
         if let Some(group) = &file.group {
             Subject::read(&format!("@{}", group.get_ref())).map_err(|why| (Some(group.span()), why))?;
+        }
+        if let Some(store) = &file.store {
+            let refused = primacy::store::from_url(store.get_ref()).err();
+            if let Some(error) = refused {
+                return Err((Some(store.span()), format!("store: {}", secret::without(&error.to_string()))));
+            }
+        }
+        if file.socket.as_ref().is_some_and(|path| path.as_os_str().len() > PATH_MOST) {
+            return Err((None, format!("socket: its path is too long: {PATH_MOST} bytes fit")));
         }
         Ok(Self {
             name: name.transpose()?,
@@ -204,6 +223,8 @@ name = "tenant/*"
             ("[[election]]\nname = \"b\"\nholders = [\n  \"root\",\n  \"no-such-user\",\n]\n", Some(5), "no-such-user"),
             ("[[election]]\nname = \"b\"\n[[election]]\nname = \"b\"\n", Some(3), "two sections"),
             ("[[election]]\nname = \"b/*/*\"\n", Some(2), "more than one"),
+            ("[[election]]\nname = \"b*\"\n[[election]]\nname = \"b/c*\"\n", Some(3), "never counts"),
+            ("store = \"nonsense://x\"\n[[election]]\nname = \"b\"\n", Some(1), "store: "),
             ("[[election]]\nname = \"\"\n", Some(2), "name"),
             ("name = \"a\"\n", None, "names no election"),
             ("name = \n", Some(1), ""),

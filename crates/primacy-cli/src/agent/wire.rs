@@ -10,6 +10,7 @@ use primacy::Token;
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::task::coop;
 
 use crate::output::schema;
 
@@ -122,7 +123,7 @@ pub(super) fn token(digits: &str) -> Option<Token> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Frame {
     Agent { protocol: u32, now_ns: u64 },
-    Refused { code: &'static str, why: String },
+    Refused { code: RefusalCode, why: String },
     Waiting { n: u64, position: Option<u32>, leader: Option<LeaderFrame>, why: String },
     Elected { n: u64, token: TokenText, stop_ns: u64, deadline_ns: u64 },
     Extended { n: u64, token: TokenText, stop_ns: u64, deadline_ns: u64 },
@@ -131,6 +132,38 @@ pub(super) enum Frame {
     Seen { n: u64, status: Box<schema::Status> },
     Ordered { outcome: serde_json::Value },
     Holds { name: String, version: &'static str, holds: Vec<HoldFrame> },
+}
+
+/// Why something is refused, for programs. The manual says which of these it is of use to try again after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RefusalCode {
+    Malformed,
+    Protocol,
+    Clock,
+    NotAllowed,
+    NoSuchElection,
+    Proof,
+    Busy,
+    Ending,
+    Unavailable,
+    Refused,
+}
+
+impl RefusalCode {
+    #[cfg(test)]
+    const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::Protocol,
+        Self::Clock,
+        Self::NotAllowed,
+        Self::NoSuchElection,
+        Self::Proof,
+        Self::Busy,
+        Self::Ending,
+        Self::Unavailable,
+        Self::Refused,
+    ];
 }
 
 /// Who leads.
@@ -153,24 +186,37 @@ pub(super) struct HoldFrame {
     pub(super) proof: ProofKind,
 }
 
-/// Where the agent's socket is unless something else is said: that of this user, or that of the system.
+/// Where an agent listens unless something else is said: in this user's runtime directory, or in that of the system.
 pub(super) fn default_socket(is_root: bool) -> PathBuf {
-    let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let folder = of_user.filter(|folder| !is_root && folder.is_absolute()).unwrap_or_else(|| PathBuf::from("/run"));
-    folder.join("primacy").join("agent.sock")
+    of_user().filter(|_| !is_root).unwrap_or_else(of_system)
+}
+
+/// Where a program looks for the agent unless something else is said: that of its user, if there is one.
+pub(super) fn agent_of_host() -> PathBuf {
+    of_user().filter(|socket| socket.exists()).unwrap_or_else(of_system)
+}
+
+fn of_user() -> Option<PathBuf> {
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from)?;
+    folder.is_absolute().then(|| folder.join("primacy/agent.sock"))
+}
+
+fn of_system() -> PathBuf {
+    PathBuf::from("/run/primacy/agent.sock")
 }
 
 /// A connection with frames.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,
-    /// What has come of a line that has not ended yet.
+    /// What has come of a line that has not ended yet, and how much of that has no end of a line.
     inbox: Vec<u8>,
+    searched: usize,
 }
 
 impl Channel {
     pub(super) const fn new(stream: UnixStream) -> Self {
-        Self { stream, inbox: Vec::new() }
+        Self { stream, inbox: Vec::new(), searched: 0 }
     }
 
     pub(super) const fn stream(&self) -> &UnixStream {
@@ -190,12 +236,16 @@ impl Channel {
     /// # Errors
     /// As [`next`](Self::next).
     pub(super) async fn next_within(&mut self, most: usize) -> io::Result<Option<Vec<u8>>> {
+        // However much comes, others have their turns.
+        coop::consume_budget().await;
         loop {
-            if let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.inbox.drain(..=end).collect();
+            if let Some(length) = self.inbox[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.inbox.drain(..=self.searched + length).collect();
+                self.searched = 0;
                 line.pop();
                 return Ok(Some(line));
             }
+            self.searched = self.inbox.len();
             if self.inbox.len() >= most {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is too long"));
             }
@@ -287,6 +337,15 @@ mod tests {
         let said = r#"{"type": "stopped", "token": "42"}"#;
         assert!(manual.contains(said), "{said}");
         assert_eq!(serde_json::from_str::<Said>(said).expect("it can be read"), Said::Stopped { token });
+    }
+
+    #[test]
+    fn each_code_of_a_refusal_is_in_the_manual() {
+        let manual = include_str!("../../../../docs/manual/agent-protocol.md");
+        for code in RefusalCode::ALL {
+            let word = serde_json::to_string(&code).expect("it can be written");
+            assert!(manual.contains(&format!("| `{}` |", word.trim_matches('"'))), "{word}");
+        }
     }
 
     #[test]

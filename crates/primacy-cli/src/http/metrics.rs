@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use nix::time::{ClockId, clock_gettime};
 use primacy::metrics::{CallEnd, CallKind, CandidateMetrics, Histogram};
 use primacy::store::{LeaderSupport, Snapshot};
-use primacy::{GroupStatus, Token};
+use primacy::{GroupStatus, Token, clock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -20,8 +20,8 @@ use prometheus_client::registry::{Registry, Unit};
 use rustix::process::{Resource, getrlimit};
 
 use super::answers::refused;
-use super::source::{CandidateSource, Standing};
 use crate::reach::ElectionView;
+use crate::standing::{CandidateSource, Standing};
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -77,7 +77,7 @@ impl Scrape {
     fn encode_candidate(&self, families: &mut Families<'_>) -> fmt::Result {
         let own = self.of_candidate();
         let (leads, token, remaining) = match &self.standing {
-            Standing::Leads { token, remaining } => (true, *token, *remaining),
+            Standing::Leads { token, stop_at } => (true, *token, stop_at.since(clock::now())),
             _ => (false, Token::NONE, Duration::ZERO),
         };
         families.flag("primacy_candidate_is_leader", "Whether this candidate leads.", &own, leads)?;

@@ -8,7 +8,6 @@ mod metrics;
 mod orders;
 mod questions;
 mod routes;
-mod source;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,10 +28,10 @@ use tracing::{debug, error};
 use crate::cli::http::HttpArgs;
 use crate::failure::Failure;
 use crate::panics;
+use crate::standing::CandidateSource;
 use orders::OrderSecret;
 use questions::Questions;
 use routes::Client;
-pub(crate) use source::{CandidateSource, CandidateState, CurrentLeadership};
 
 /// How many connections are served at once, at most, and at most which part of the files that the process may have open. More wait
 /// until one of these ends.
@@ -89,10 +88,9 @@ impl HttpListener {
     ///
     /// # Errors
     /// If the system gives no thread or event queue.
-    pub(crate) fn serve(self, candidate: CandidateSource) -> io::Result<SocketAddr> {
+    pub(crate) fn serve(self, candidate: Arc<CandidateSource>) -> io::Result<SocketAddr> {
         let address = self.listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let candidate = Arc::new(candidate);
         let serve = move || {
             while let Ok(listener) = self.listener.try_clone() {
                 let serving =
@@ -155,6 +153,3 @@ async fn connection(stream: TcpStream, routes: Router, _place: OwnedSemaphorePer
         debug!(%error, "a connection of HTTP has failed");
     }
 }
-
-#[cfg(test)]
-mod tests;

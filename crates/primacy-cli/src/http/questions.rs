@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::answers::{json, refused};
 use super::metrics;
 use super::orders;
-use super::source::CandidateSource;
 use crate::failure::Failure;
 use crate::order::RemoteOrder;
 use crate::output::schema::{List, Millis, SCHEMA};
 use crate::reach::{ElectionView, PastLeaderships, Reach};
+use crate::standing::CandidateSource;
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);

@@ -16,8 +16,8 @@ use super::answers::{json, refused};
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
-use super::source::{CandidateSource, Standing};
 use crate::output::schema::SCHEMA;
+use crate::standing::{CandidateSource, Standing};
 
 /// How many leaderships a history has if nothing is said.
 const HISTORY_USUAL: u32 = 20;

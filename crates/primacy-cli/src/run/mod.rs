@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub(crate) mod program;
 mod runner;
 mod setbacks;
 pub(crate) mod signals;
+mod status_file;
 mod tell;
 pub(crate) mod warden;
 mod warden_handle;
@@ -66,6 +68,8 @@ struct Job {
     wait: Duration,
     /// Where it tells who leads.
     http: Option<HttpListener>,
+    /// The file in which it tells how it stands.
+    status_file: Option<PathBuf>,
 }
 
 /// For how long to wait for the leadership.
@@ -176,5 +180,6 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         scoring,
         wait: common.wait.unwrap_or(Common::DEFAULT_WAIT),
         http,
+        status_file: args.status_file,
     })
 }

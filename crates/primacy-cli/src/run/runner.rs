@@ -13,16 +13,17 @@ use tracing::{error, info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
-use crate::http::{CandidateSource, CandidateState, CurrentLeadership};
 use crate::output::logging;
 use crate::output::span::span;
 use crate::panics;
+use crate::standing::{CandidateSource, CandidateState, CurrentLeadership};
 
 use super::command_poll::{CommandPoll, PolledCommand};
 use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses};
 use super::setbacks::{Next, Setbacks};
 use super::signals::{self, Signals};
+use super::status_file::StatusFile;
 use super::tell;
 use super::warden_handle::{AttachedWarden, IdleWarden};
 use super::wire::{self, Deadlines, FromWarden, ToWarden};
@@ -47,8 +48,17 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
         let (led, leads) = watch::channel(None);
         let mut http = None;
+        let told = CandidateSource::new(&job.election, &job.candidate.label, CandidateState::of(&candidate), leads);
+        let told = Arc::new(told);
+        // Dropped last: it writes how all has ended.
+        let _file = match job.status_file.take() {
+            Some(path) => {
+                let begun = StatusFile::start(path, Arc::clone(&told));
+                Some(begun.map_err(|error| Refusal::system("the status file cannot be written", &error))?)
+            }
+            None => None,
+        };
         if let Some(listener) = job.http.take() {
-            let told = CandidateSource::new(&job.election, &job.candidate.label, CandidateState::of(&candidate), leads);
             let served = listener.serve(told);
             http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }

@@ -1,14 +1,17 @@
 //! Candidates that tell over HTTP who leads, and what they answer.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::world::{PATIENCE, Runner, World};
+use crate::world::{PATIENCE, Runner, World, now};
 
 /// A lease that ends soon.
 pub(crate) const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
@@ -104,4 +107,54 @@ impl Drop for Foreground {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A file in which a candidate tells how it stands.
+fn file_says(path: &Path, standing: &str) -> Value {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read(path).unwrap_or_default();
+        // It is never half written.
+        let told: Value =
+            if text.is_empty() { Value::Null } else { serde_json::from_slice(&text).expect("whole JSON") };
+        if told["standing"] == standing {
+            return told;
+        }
+        assert!(Instant::now() < end, "{told}");
+    }
+}
+
+#[test]
+fn a_file_says_how_a_candidate_stands_and_until_when() {
+    let mut world = World::new();
+    let paths = [world.path("a.json"), world.path("b.json")];
+    let [a, b] = paths.each_ref().map(|path| path.to_str().expect("UTF-8"));
+    let first = world.start("a", &[SHORT, &["--status-file", a]].concat(), &[]);
+    let led = world.expect_start_after(0);
+    let told = file_says(&paths[0], "leads");
+    assert_eq!((&told["token"], &told["label"], &told["pid"]), (&1.into(), &"a".into(), &first.pid().into()));
+    let stop = told["stop_ns"].as_u64().expect("a point in time");
+    assert!(stop > now() && stop < now() + 1_000_000_000, "{told}");
+    let mut second = world.start("b", &[SHORT, &["--status-file", b]].concat(), &[]);
+    assert_eq!(file_says(&paths[1], "waits")["stop_ns"], Value::Null);
+
+    // One that was killed says nothing more: its time is over.
+    let before = file_says(&paths[0], "leads")["stop_ns"].as_u64().expect("a point in time");
+    first.send(Signal::SIGKILL);
+    world.expect_start_after(led.token);
+    assert_eq!(file_says(&paths[1], "leads")["token"], 2);
+    let left = file_says(&paths[0], "leads")["stop_ns"].as_u64().expect("a point in time");
+    assert!(left >= before);
+    second.send(Signal::SIGTERM);
+    second.wait();
+    assert_eq!(file_says(&paths[1], "gone")["token"], Value::Null);
+    assert_eq!(
+        fs::read_dir(paths[0].parent().expect("a folder"))
+            .expect("it is there")
+            .flatten()
+            .filter(|file| file.path().extension().is_some_and(|end| end == "new"))
+            .count(),
+        0
+    );
+    world.assert_never_two();
 }

@@ -8,6 +8,10 @@ pub enum Flaw {
     ReleasesWhenDisconnected,
     /// A leadership that has ended early is given back at once, although the program may believe in it.
     ReleasesWhenEnded,
+    /// An extension that was to be told is told after its leadership was given back.
+    KeepsNews,
+    /// The deadline of the first frame counts, not the latest that was told.
+    ForgetsTold,
     /// A program's word that its work has stopped counts for a leadership that came later.
     StopsWhateverToken,
 }

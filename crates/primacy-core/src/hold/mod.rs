@@ -80,10 +80,21 @@ pub enum Effect {
     HangUp,
     /// Withdraw the candidate. The lease of a leader is not renewed any more, and is released once its guard was dropped.
     Withdraw,
-    /// Drop the guard: the work has stopped, or is believed in no more.
-    Release,
-    /// Drop the guard: all that worked is dead.
-    ReleaseDead,
+    /// Drop the guard.
+    Release(Cause),
+}
+
+/// Why a guard may be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The program has said that its work has stopped.
+    Stopped,
+    /// All that worked is dead.
+    Dead,
+    /// The latest deadline that the program was told has passed.
+    Passed,
+    /// The program was never told that it leads.
+    NeverTold,
 }
 
 /// What a frame tells the program.
@@ -212,7 +223,7 @@ impl Hold {
             Event::Draining { reason, by } => {
                 if let Some(lead) = &mut self.lead {
                     lead.stage = Stage::Draining;
-                    let token = lead.token;
+                    let (token, by) = (lead.token, by.min(lead.deadline));
                     self.tell_now(News::Draining { token, reason, by }, cx);
                 }
             }
@@ -221,14 +232,14 @@ impl Hold {
             Event::Stopped(token) => {
                 let is_any = self.planted.is(Flaw::StopsWhateverToken);
                 if self.lead.as_ref().is_some_and(|lead| lead.token == token || is_any) {
-                    self.release(cx);
+                    self.release(Cause::Stopped, cx);
                 }
             }
             Event::Disconnected => self.disconnected(cx),
             Event::Proven => {
                 self.is_connected = false;
-                if self.lead.take().is_some() {
-                    cx.effects.push(Effect::ReleaseDead);
+                if self.lead.is_some() {
+                    self.release(Cause::Dead, cx);
                 }
                 self.withdraw(cx);
             }
@@ -240,7 +251,12 @@ impl Hold {
     /// When [`Event::Wake`] is due, if nothing else happens before.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.lead {
-            Some(lead) if !self.is_connected || lead.stage == Stage::Ended => Some(lead.deadline),
+            Some(lead) if !self.is_connected => Some(lead.deadline),
+            // It is to hear of its loss before it may lead again.
+            Some(lead) if lead.stage == Stage::Ended && self.read < self.told => {
+                Some(lead.deadline.max(self.told_at + self.patience))
+            }
+            Some(lead) if lead.stage == Stage::Ended => Some(lead.deadline),
             Some(lead) => {
                 let must_read = lead.stage == Stage::Leading && self.read < self.told;
                 must_read.then_some(lead.read_by)
@@ -267,7 +283,7 @@ impl Hold {
     fn elected(&mut self, token: Token, span: Span, cx: &mut Context<'_>) {
         if !self.is_connected {
             // It was never told: nobody works.
-            cx.effects.push(Effect::Release);
+            cx.effects.push(Effect::Release(Cause::NeverTold));
             return;
         }
         let last = (self.told + 1, span.stop_at);
@@ -281,7 +297,7 @@ impl Hold {
         let token = lead.token;
         self.tell_now(News::Lost { token, reason }, cx);
         if self.planted.is(Flaw::ReleasesWhenEnded) {
-            self.release(cx);
+            self.release(Cause::Passed, cx);
         }
     }
 
@@ -306,7 +322,7 @@ impl Hold {
         self.next = None;
         self.withdraw(cx);
         if self.planted.is(Flaw::ReleasesWhenDisconnected) && self.lead.is_some() {
-            self.release(cx);
+            self.release(Cause::Passed, cx);
         }
     }
 
@@ -316,10 +332,14 @@ impl Hold {
         }
     }
 
-    fn release(&mut self, cx: &mut Context<'_>) {
+    fn release(&mut self, cause: Cause, cx: &mut Context<'_>) {
         self.lead = None;
         self.told_at = cx.now;
-        cx.effects.push(Effect::Release);
+        if !self.planted.is(Flaw::KeepsNews) {
+            // What was to be told was about this leadership.
+            self.next = None;
+        }
+        cx.effects.push(Effect::Release(cause));
     }
 
     /// Tells it once the frame before was read: so no more than a few frames lie in the connection, however long the program does
@@ -340,7 +360,9 @@ impl Hold {
         self.told += 1;
         self.told_at = cx.now;
         if let (News::Extended { span, .. }, Some(lead)) = (&news, &mut self.lead) {
-            lead.deadline = lead.deadline.max(span.deadline);
+            if !self.planted.is(Flaw::ForgetsTold) {
+                lead.deadline = lead.deadline.max(span.deadline);
+            }
             lead.last = (self.told, span.stop_at);
         }
         cx.effects.push(Effect::Tell(self.told, news));
@@ -353,7 +375,7 @@ impl Hold {
         }
         match &self.lead {
             Some(lead) if !self.is_connected || lead.stage == Stage::Ended => {
-                self.release(cx);
+                self.release(Cause::Passed, cx);
                 // One that has not heard of its loss is not to be elected again.
                 if self.is_connected && self.read < self.told {
                     self.hang_up(cx);

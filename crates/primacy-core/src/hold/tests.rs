@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Context, Effect, Event, Hold, News, Span};
+use super::{Cause, Context, Effect, Event, Hold, News, Span};
 use crate::lease::EndReason;
 use crate::{Instant, Token};
 
@@ -45,7 +45,7 @@ fn leading() -> Hold {
 fn a_program_that_says_that_its_work_has_stopped_gives_back_that_leadership_and_no_other() {
     let mut hold = leading();
     assert_eq!(step(&mut hold, 2, Event::Stopped(token(6))), [], "of one that is over");
-    assert_eq!(step(&mut hold, 2, Event::Stopped(token(7))), [Effect::Release]);
+    assert_eq!(step(&mut hold, 2, Event::Stopped(token(7))), [Effect::Release(Cause::Stopped)]);
     assert_eq!(step(&mut hold, 2, Event::Ended(EndReason::Finished)), [], "it is known already");
     assert!(hold.is_connected() && hold.token().is_none(), "it waits again");
 }
@@ -59,9 +59,9 @@ fn a_closed_connection_gives_nothing_back_before_the_deadline_and_a_proof_does()
     assert_eq!(step(&mut alive, 8, Event::Wake), []);
     assert!(!alive.is_over());
     let mut dead = alive.clone();
-    assert_eq!(step(&mut alive, 9, Event::Wake), [Effect::Release]);
+    assert_eq!(step(&mut alive, 9, Event::Wake), [Effect::Release(Cause::Passed)]);
     assert!(alive.is_over());
-    assert_eq!(step(&mut dead, 8, Event::Proven), [Effect::ReleaseDead]);
+    assert_eq!(step(&mut dead, 8, Event::Proven), [Effect::Release(Cause::Dead)]);
     assert!(dead.is_over());
 }
 
@@ -84,7 +84,7 @@ fn a_program_that_does_not_read_is_told_of_no_more_than_it_can_have_heard() {
     assert_eq!(step(&mut hold, 5, Event::Wake), [Effect::HangUp, Effect::Withdraw]);
     // The latest that it may still read in its end of the connection.
     assert_eq!(hold.deadline(), Some(at(10)));
-    assert_eq!(step(&mut hold, 10, Event::Wake), [Effect::Release]);
+    assert_eq!(step(&mut hold, 10, Event::Wake), [Effect::Release(Cause::Passed)]);
 }
 
 #[test]
@@ -94,16 +94,14 @@ fn a_leadership_that_ends_early_is_kept_until_the_program_has_heard() {
     let lost = News::Lost { token: token(7), reason: reason.clone() };
     assert_eq!(step(&mut hold, 2, Event::Ended(reason)), [Effect::Tell(2, lost)]);
     let mut silent = hold.clone();
-    assert_eq!(step(&mut hold, 3, Event::Stopped(token(7))), [Effect::Release]);
+    assert_eq!(step(&mut hold, 3, Event::Stopped(token(7))), [Effect::Release(Cause::Stopped)]);
     assert_eq!(step(&mut silent, 8, Event::Wake), []);
     let mut reader = silent.clone();
-    assert_eq!(
-        step(&mut silent, 9, Event::Wake),
-        [Effect::Release, Effect::HangUp, Effect::Withdraw],
-        "it reads nothing"
-    );
+    assert_eq!(step(&mut silent, 9, Event::Wake), [], "it may yet read of its loss");
+    let gone = [Effect::Release(Cause::Passed), Effect::HangUp, Effect::Withdraw];
+    assert_eq!(step(&mut silent, 12, Event::Wake), gone);
     assert_eq!(step(&mut reader, 8, Event::Read(2)), []);
-    assert_eq!(step(&mut reader, 9, Event::Wake), [Effect::Release], "it believes no more");
+    assert_eq!(step(&mut reader, 9, Event::Wake), [Effect::Release(Cause::Passed)], "it believes no more");
     assert!(reader.is_connected());
 }
 
@@ -112,7 +110,10 @@ fn who_is_elected_when_it_has_gone_never_leads() {
     let mut hold = hold();
     assert_eq!(step(&mut hold, 1, Event::Disconnected), [Effect::Withdraw]);
     assert!(hold.is_over());
-    assert_eq!(step(&mut hold, 1, Event::Elected { token: token(7), span: span(5, 9) }), [Effect::Release]);
+    assert_eq!(
+        step(&mut hold, 1, Event::Elected { token: token(7), span: span(5, 9) }),
+        [Effect::Release(Cause::NeverTold)]
+    );
     assert!(hold.is_over());
 }
 
@@ -138,5 +139,14 @@ fn work_that_is_told_to_stop_is_told_so_at_once() {
     let draining = News::Draining { token: token(7), reason: reason.clone(), by };
     assert_eq!(step(&mut hold, 3, Event::Draining { reason, by }), [Effect::Tell(3, draining)]);
     assert_eq!(step(&mut hold, 4, Event::Read(3)), [], "an extension that was not told is none any more");
-    assert_eq!(step(&mut hold, 4, Event::Stopped(token(7))), [Effect::Release]);
+    assert_eq!(step(&mut hold, 4, Event::Stopped(token(7))), [Effect::Release(Cause::Stopped)]);
+}
+
+#[test]
+fn an_extension_that_waits_to_be_told_goes_with_its_leadership() {
+    let mut hold = leading();
+    let _ = step(&mut hold, 2, Event::Extended(span(6, 10)));
+    let _ = step(&mut hold, 3, Event::Extended(span(7, 11)));
+    assert_eq!(step(&mut hold, 3, Event::Stopped(token(7))), [Effect::Release(Cause::Stopped)]);
+    assert_eq!(step(&mut hold, 3, Event::Read(2)), []);
 }

@@ -2,11 +2,12 @@
 
 use primacy_core::hold::Flaw;
 
-use super::properties::ALONE;
+use super::properties::{ALONE, CURRENT};
 use super::setup::{Budget, Proof, Setup};
 use crate::search::Canary;
 
-const CALM: Budget = Budget { pauses: 0, agent_pauses: 0, kills: 0, agent_kills: 0, closes: 0, drains: 0, ends: 0 };
+const CALM: Budget =
+    Budget { pauses: 0, agent_pauses: 0, kills: 0, agent_kills: 0, closes: 0, drains: 0, ends: 0, moves: 0 };
 
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
@@ -26,6 +27,7 @@ pub fn catalogue() -> Vec<Setup> {
             Proof::None,
             Budget { agent_pauses: 1, pauses: 1, ends: 1, ..CALM },
         ),
+        Setup::new("hold: waits, and is told", 8, Proof::None, Budget { moves: 1, ends: 1, ..CALM }),
     ]
 }
 
@@ -40,13 +42,16 @@ pub fn smoke() -> Vec<Setup> {
 
 /// The planted bugs.
 pub fn canaries() -> Vec<Canary<Setup>> {
-    let planted = |flaw, name, budget| Canary {
+    let breaking = |flaw, name, budget, breaks| Canary {
         setup: Setup { flaw: Some(flaw), ..Setup::new(name, 9, Proof::None, budget) },
-        breaks: ALONE,
+        breaks,
     };
+    let planted = |flaw, name, budget| breaking(flaw, name, budget, ALONE);
     vec![
         planted(Flaw::ReleasesWhenDisconnected, "hold: ReleasesWhenDisconnected", Budget { closes: 1, ..CALM }),
         planted(Flaw::ReleasesWhenEnded, "hold: ReleasesWhenEnded", Budget { ends: 1, ..CALM }),
+        planted(Flaw::ForgetsTold, "hold: ForgetsTold", Budget { closes: 1, ..CALM }),
+        breaking(Flaw::KeepsNews, "hold: KeepsNews", CALM, CURRENT),
         planted(Flaw::StopsWhateverToken, "hold: StopsWhateverToken", Budget { ends: 1, ..CALM }),
     ]
 }

@@ -8,6 +8,8 @@ use crate::search::{self, Model};
 
 pub(super) const ALONE: &str = "nobody else leads while the program may believe that it does";
 const BOUNDED: &str = "no more than five frames lie unread";
+pub(super) const CURRENT: &str = "nothing is told of a leadership that was given back";
+const EXTENDED: &str = "a program that reads leads for longer";
 const LED: &str = "the program leads for a second time";
 const GIVEN_BACK: &str = "a leadership is given back before its lease is over";
 const FOLLOWED: &str = "another leads";
@@ -32,6 +34,8 @@ impl search::Setup for Setup {
         let mut properties = vec![
             Property::always(ALONE, |_, world: &World| !(world.other_leads && world.is_believed())),
             Property::always(BOUNDED, |_, world: &World| world.unread() <= 5),
+            Property::always(CURRENT, |_, world: &World| !world.was_told_late),
+            Property::sometimes(EXTENDED, |_, world: &World| world.was_extended),
             Property::sometimes(LED, |_, world: &World| world.token > 1),
             Property::sometimes(GIVEN_BACK, |_, world: &World| world.was_given_back),
             Property::sometimes(FOLLOWED, |_, world: &World| world.other_leads),

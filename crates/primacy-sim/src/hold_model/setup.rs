@@ -28,6 +28,8 @@ pub struct Budget {
     pub drains: u8,
     /// Times that a leadership ends before its lease.
     pub ends: u8,
+    /// Times that the place of a waiting program changes.
+    pub moves: u8,
 }
 
 /// One search.

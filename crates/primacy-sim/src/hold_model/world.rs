@@ -15,6 +15,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// How many ticks a lease lasts, and how many before its end the work is told to stop.
 const LEASE: u8 = 4;
 const GRACE: u8 = 2;
+/// How long a program may leave unread that it waits, or leads no more.
+const PATIENCE: u32 = 3;
 
 /// What the candidate of the hold does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,9 +50,16 @@ pub struct World {
     pub(super) token: u64,
     pub(super) other_leads: bool,
     pub(super) was_given_back: bool,
+    /// The last token that was given back, and whether the program was told of it after that.
+    given_back: u64,
+    pub(super) was_told_late: bool,
+    /// The program leads for longer than it was told at first.
+    pub(super) was_extended: bool,
     /// Frames on their way to the program, and what it has said.
     down: VecDeque<(u64, News)>,
     up: VecDeque<Event>,
+    /// The last frame that the program has read, unless it has said so.
+    unanswered: Option<u64>,
     /// Whether the connection stands at the program's end, and whether more can come from the agent's.
     program_end: bool,
     agent_end: bool,
@@ -87,8 +96,12 @@ pub enum Step {
     Prove,
     /// The agent does what is due.
     Wake,
+    /// The place of one that waits has changed.
+    Move,
     /// The program reads a frame.
     Read,
+    /// It says what it has read.
+    Answer,
     /// Its work stops, and it says so.
     StopWork,
     /// The program stands still.
@@ -111,6 +124,17 @@ pub enum Step {
     Tick,
 }
 
+/// Of which leadership it tells.
+fn token_of(news: &News) -> Option<Token> {
+    match news {
+        News::Waiting => None,
+        News::Elected { token, .. }
+        | News::Extended { token, .. }
+        | News::Draining { token, .. }
+        | News::Lost { token, .. } => Some(*token),
+    }
+}
+
 fn point(tick: u8) -> Instant {
     Instant::ZERO + TICK * u32::from(tick)
 }
@@ -120,7 +144,7 @@ impl World {
         Self {
             tick: 1,
             budget: setup.budget,
-            hold: Some(Hold::new(TICK * 20, point(1)).with_flaw(setup.flaw)),
+            hold: Some(Hold::new(TICK * PATIENCE, point(1)).with_flaw(setup.flaw)),
             agent_stopped: false,
             phase: Phase::Waiting,
             is_withdrawn: false,
@@ -131,8 +155,12 @@ impl World {
             token: 0,
             other_leads: false,
             was_given_back: false,
+            given_back: 0,
+            was_told_late: false,
+            was_extended: false,
             down: VecDeque::new(),
             up: VecDeque::new(),
+            unanswered: None,
             program_end: true,
             agent_end: true,
             alive: true,
@@ -177,6 +205,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Tell(number, news) => {
+                    self.was_told_late |= token_of(&news).is_some_and(|token| token.get() <= self.given_back);
                     if self.program_end && self.agent_end {
                         self.down.push_back((number, news));
                     }
@@ -196,7 +225,7 @@ impl World {
                         Phase::Draining | Phase::Ended | Phase::Gone => {}
                     }
                 }
-                Effect::Release | Effect::ReleaseDead => self.release(),
+                Effect::Release(_) => self.release(),
             }
         }
     }
@@ -207,6 +236,7 @@ impl World {
             return;
         }
         self.was_given_back |= self.tick < self.until;
+        self.given_back = self.token;
         self.is_held = false;
         (self.elected_unheard, self.phase_unheard) = (false, false);
         self.phase = if self.is_withdrawn { Phase::Gone } else { Phase::Waiting };
@@ -220,15 +250,14 @@ impl World {
                 if let Some((own, deadline)) = &mut self.belief
                     && *own == token
                 {
+                    self.was_extended |= span.deadline > *deadline;
                     *deadline = span.deadline;
                 }
             }
             // It may work until it has stopped, or until its deadline.
             News::Waiting | News::Draining { .. } | News::Lost { .. } => {}
         }
-        if self.agent_end {
-            self.up.push_back(Event::Read(number));
-        }
+        self.unanswered = Some(number);
         Some(())
     }
 
@@ -268,6 +297,9 @@ impl World {
             }
             _ => {}
         }
+        if self.phase == Phase::Waiting && budget.moves > 0 {
+            steps.push(Step::Move);
+        }
         if matches!(self.phase, Phase::Leading | Phase::Draining) && budget.ends > 0 {
             steps.push(Step::EndEarly);
         }
@@ -298,6 +330,9 @@ impl World {
         let budget = self.budget;
         if !self.down.is_empty() && self.program_end {
             steps.push(Step::Read);
+        }
+        if self.unanswered.is_some() && self.program_end && self.agent_end {
+            steps.push(Step::Answer);
         }
         if self.belief.is_some() {
             steps.push(Step::StopWork);
@@ -389,7 +424,15 @@ impl search::World for World {
             Step::FindClosed => world.handle(Event::Disconnected),
             Step::Prove => world.handle(Event::Proven),
             Step::Wake => world.handle(Event::Wake),
+            Step::Move => {
+                world.budget.moves -= 1;
+                world.handle(Event::Moved);
+            }
             Step::Read => world.read()?,
+            Step::Answer => {
+                let number = world.unanswered.take()?;
+                world.up.push_back(Event::Read(number));
+            }
             Step::StopWork => {
                 let (token, _) = world.belief.take()?;
                 if world.program_end && world.agent_end {

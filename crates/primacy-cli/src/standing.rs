@@ -1,16 +1,19 @@
-//! How the candidate stands of which the server tells.
+//! How the candidate of this process stands, for those who are told: over HTTP, and in a file.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use primacy::metrics::CandidateMetrics;
 use primacy::store::{Store, StoreError, Why};
-use primacy::{Candidate, Election, ElectionName, GroupStatus, Label, Phase, Status, Token, clock};
+use primacy::{Candidate, Election, ElectionName, GroupStatus, Instant, Label, Phase, Status, Token, clock};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::failure::Failure;
 use crate::output::schema::{Millis, SCHEMA};
+
+/// Between two looks at the boot clock: the runtime's timers stand still while the machine sleeps.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The candidate of this process.
 #[derive(Debug)]
@@ -51,9 +54,9 @@ pub(crate) struct CurrentLeadership {
 
 /// How a candidate stands at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It leads. Its program is told to stop after `remaining`, unless the lease is renewed or something ends it earlier.
-    Leads { token: Token, remaining: Duration },
+pub(crate) enum Standing {
+    /// It leads. Its program is told to stop at this point, unless the lease is renewed or something ends it earlier.
+    Leads { token: Token, stop_at: Instant },
     /// It leads no more, or its program has been told to stop.
     Stops { token: Option<Token>, why: String },
     /// It waits.
@@ -64,7 +67,7 @@ pub(super) enum Standing {
 
 /// What `/leader` and `/candidate` say beside their status.
 #[derive(Debug, Serialize)]
-pub(super) struct StandingReply {
+pub(crate) struct StandingReply {
     schema: u32,
     election: String,
     label: String,
@@ -92,43 +95,42 @@ impl CandidateSource {
         }
     }
 
-    pub(super) const fn election(&self) -> &ElectionName {
+    pub(crate) const fn election(&self) -> &ElectionName {
         &self.election
     }
 
-    pub(super) const fn label(&self) -> &Label {
+    pub(crate) const fn label(&self) -> &Label {
         &self.label
     }
 
-    pub(super) fn store(&self) -> Arc<dyn Store> {
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
 
     /// What it has counted.
-    pub(super) fn counted(&self) -> Arc<CandidateMetrics> {
+    pub(crate) fn counted(&self) -> Arc<CandidateMetrics> {
         Arc::clone(&self.state.counted)
     }
 
     /// How its process takes part by the `registers` protocol, if it does.
-    pub(super) fn group(&self) -> Option<GroupStatus> {
+    pub(crate) fn group(&self) -> Option<GroupStatus> {
         self.state.group.as_ref().map(|status| status.borrow().clone())
     }
 
     /// When it began.
-    pub(super) const fn started(&self) -> SystemTime {
+    pub(crate) const fn started(&self) -> SystemTime {
         self.started
     }
 
     /// How it stands now. Its warden tells the program to stop by the clock, whatever was heard last, and it leads until then.
-    pub(super) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         if let Some(CurrentLeadership { token, phases }) = &*self.led.borrow() {
             let phase = phases.borrow();
-            let remaining = match &*phase {
-                Phase::Leading { until, timing, .. } => timing.stop_at(*until).since(clock::now()),
-                _ => Duration::ZERO,
-            };
-            if !remaining.is_zero() {
-                return Standing::Leads { token: *token, remaining };
+            if let Phase::Leading { until, timing, .. } = &*phase {
+                let stop_at = timing.stop_at(*until);
+                if clock::now() < stop_at {
+                    return Standing::Leads { token: *token, stop_at };
+                }
             }
             let why = phase.stop_reason().map_or_else(|| "the lease runs out".to_owned(), ToString::to_string);
             return Standing::Stops { token: Some(*token), why };
@@ -147,9 +149,9 @@ impl CandidateSource {
     }
 
     /// The same, as it is told.
-    pub(super) fn reply(&self, standing: &Standing) -> StandingReply {
+    pub(crate) fn reply(&self, standing: &Standing) -> StandingReply {
         let (word, token, remaining, why) = match standing {
-            Standing::Leads { token, remaining } => ("leads", Some(*token), Some(*remaining), None),
+            Standing::Leads { token, stop_at } => ("leads", Some(*token), Some(stop_at.since(clock::now())), None),
             Standing::Stops { token, why } => ("stops", *token, None, Some(why)),
             Standing::Waits { why } => ("waits", None, None, Some(why)),
             Standing::Gone { why } => ("gone", None, None, Some(why)),
@@ -166,7 +168,7 @@ impl CandidateSource {
     }
 
     /// Why it does not reach its store, if it does not.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         let told = |error: &StoreError| Failure::unavailable(error.to_string()).to_string();
         match &*self.state.status.borrow() {
             Status::Waiting { trouble: Some(trouble), .. } | Status::Leading { trouble: Some(trouble), .. } => {
@@ -179,4 +181,42 @@ impl CandidateSource {
             _ => None,
         }
     }
+
+    /// Returns when it may stand otherwise than just now. Cancel-safe.
+    pub(crate) async fn changed(&self, standing: &Standing) {
+        let (mut status, mut led) = (self.state.status.clone(), self.led.clone());
+        status.mark_unchanged();
+        led.mark_unchanged();
+        let phases = led.borrow().as_ref().map(|current| current.phases.clone());
+        let phase = async {
+            match phases {
+                Some(mut phases) => {
+                    phases.mark_unchanged();
+                    // One that will not change any more is followed by another leadership, or none.
+                    if phases.changed().await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let stop = async {
+            match standing {
+                Standing::Leads { stop_at, .. } => tokio::time::sleep(stop_at.since(clock::now()).min(LOOK)).await,
+                _ => std::future::pending().await,
+            }
+        };
+        if self.standing() != *standing {
+            return;
+        }
+        tokio::select! {
+            changed = status.changed() => drop(changed),
+            changed = led.changed() => drop(changed),
+            () = phase => {}
+            () = stop => {}
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use primacy::store::{EndReason, Version, Why};
 use primacy::{Election, Label, Phase, Status, Timing, TimingSettings, Token, clock};
 use tokio::sync::watch;
 
-use super::source::{CandidateSource, CandidateState, CurrentLeadership, Standing};
+use super::{CandidateSource, CandidateState, CurrentLeadership, Standing};
 
 fn token(number: u64) -> Token {
     Token::new(number).expect("it is small")
@@ -28,8 +28,8 @@ fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let leading = |until| Phase::Leading { until, version: Version::default(), timing };
     let (phase, phases) = watch::channel(leading(clock::now() + Duration::from_secs(3600)));
     led.send_replace(Some(CurrentLeadership { token: token(7), phases }));
-    let Standing::Leads { token: own, remaining } = candidate.standing() else { panic!("{:?}", candidate.standing()) };
-    assert!(own == token(7) && remaining > Duration::from_secs(3000), "{own:?} {remaining:?}");
+    let Standing::Leads { token: own, stop_at } = candidate.standing() else { panic!("{:?}", candidate.standing()) };
+    assert!(own == token(7) && stop_at.since(clock::now()) > Duration::from_secs(3000), "{own:?} {stop_at:?}");
 
     // Its warden tells the program to stop before that, by the clock alone.
     let now = clock::now();

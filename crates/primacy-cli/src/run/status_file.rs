@@ -1,0 +1,120 @@
+//! `--status-file`: how the candidate stands, for scripts that read files. It is written by a thread of its own: no disk holds up the
+//! runner.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use primacy::clock;
+use serde::Serialize;
+use tracing::warn;
+
+use crate::output::schema::SCHEMA;
+use crate::standing::{CandidateSource, Standing};
+
+/// How long the end of the process waits for the last word in the file.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
+
+/// The file, as long as this lives. When it is dropped the candidate has gone, and the file says so.
+pub(super) struct StatusFile {
+    written: Receiver<()>,
+}
+
+/// What the file has.
+#[derive(Debug, Serialize)]
+struct FileStatus {
+    schema: u32,
+    election: String,
+    label: String,
+    standing: &'static str,
+    token: Option<u64>,
+    stop_ns: Option<u64>,
+    pid: u32,
+    why: Option<String>,
+}
+
+impl StatusFile {
+    /// Writes how the candidate stands, now and after each change.
+    ///
+    /// # Errors
+    /// If it cannot be written for the first time, or the system gives no thread.
+    pub(super) fn start(path: PathBuf, candidate: Arc<CandidateSource>) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        write(&path, &candidate, &candidate.standing())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let (tell, written) = channel();
+        let follow = move || {
+            runtime.block_on(follow(&path, &candidate));
+            // Nobody may wait any more.
+            let _ = tell.send(());
+        };
+        Builder::new().name("primacy-status".into()).spawn(follow)?;
+        Ok(Self { written })
+    }
+}
+
+impl Drop for StatusFile {
+    fn drop(&mut self) {
+        if self.written.recv_timeout(LAST_WORD_WITHIN).is_err() {
+            warn!("the status file does not say how all has ended: its disk is slow");
+        }
+    }
+}
+
+async fn follow(path: &Path, candidate: &CandidateSource) {
+    let (mut last, mut is_in_trouble) = (candidate.standing(), false);
+    loop {
+        if matches!(last, Standing::Gone { .. }) {
+            return;
+        }
+        candidate.changed(&last).await;
+        let standing = candidate.standing();
+        if standing == last && !is_in_trouble {
+            continue;
+        }
+        match write(path, candidate, &standing) {
+            Ok(()) => is_in_trouble = false,
+            Err(error) => {
+                if !is_in_trouble {
+                    warn!(%error, "the status file {} cannot be written; it is tried again", path.display());
+                }
+                is_in_trouble = true;
+            }
+        }
+        last = standing;
+    }
+}
+
+/// Writes it whole, so that nobody reads a half.
+fn write(path: &Path, candidate: &CandidateSource, standing: &Standing) -> io::Result<()> {
+    let (word, token, stop_at, why) = match standing {
+        Standing::Leads { token, stop_at } => ("leads", Some(*token), Some(*stop_at), None),
+        Standing::Stops { token, why } => ("stops", *token, None, Some(why)),
+        Standing::Waits { why } => ("waits", None, None, Some(why)),
+        Standing::Gone { why } => ("gone", None, None, Some(why)),
+    };
+    let status = FileStatus {
+        schema: SCHEMA,
+        election: candidate.election().as_str().to_owned(),
+        label: candidate.label().as_str().to_owned(),
+        standing: word,
+        token: token.map(primacy::Token::get),
+        stop_ns: stop_at.map(clock::to_boot_nanos),
+        pid: std::process::id(),
+        why: why.cloned(),
+    };
+    let mut text = serde_json::to_vec_pretty(&status).map_err(io::Error::other)?;
+    text.push(b'\n');
+    let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name"))?;
+    let mut beside = name.to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = path.with_file_name(beside);
+    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
+        // Nothing half-written is left behind; if this fails, too, there was none.
+        let _ = fs::remove_file(&beside);
+    })
+}
