@@ -41,6 +41,9 @@ const NEEDS: &[Need] = &[
     Need { program: REDIS_PY, package: "python3-redis", why: "a client of the key-value store in Python" },
     Need { program: "haproxy", package: "haproxy", why: "it asks candidates whether they lead" },
     Need { program: "prometheus", package: "prometheus", why: "it scrapes candidates and fires alerts" },
+    Need { program: "python3", package: "python3", why: "programs that lead through an agent, and a client of it" },
+    Need { program: "go", package: "golang-go", why: "a client of the agent" },
+    Need { program: "node", package: "nodejs", why: "a client of the agent" },
     Need { program: "systemd-analyze", package: "systemd", why: "it looks at the units of the agent" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];

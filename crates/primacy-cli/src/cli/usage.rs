@@ -145,7 +145,7 @@ mod tests {
         refused(
             &[],
             &expect![
-                "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, forget, doctor, simulate, peer, kv, schema, completions, man, version; see primacy --help"
+                "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, forget, doctor, simulate, peer, kv, agent, schema, completions, man, version; see primacy --help"
             ],
         );
         refused(

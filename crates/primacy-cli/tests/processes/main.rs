@@ -4,6 +4,7 @@
 
 mod agent;
 mod agent_rights;
+mod clients;
 mod deaths;
 mod host_socket;
 mod http;
