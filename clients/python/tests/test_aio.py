@@ -189,18 +189,38 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
             await played(lambda: peer.told("seen", status={"token": 1}))
             self.assertEqual(await soon(wanted), {"token": 1})
 
+    async def test_what_an_agent_has_said_that_has_gone_is_not_told(self) -> None:
+        async with aio.observe("billing", socket=self.agent.path) as observation:
+            wanted = asyncio.ensure_future(observation.__anext__())
+            first = await played(self.agent.accept)
+            await played(lambda: first.greet("observe"))
+            first.tell("seen", status={"token": 1})
+            first.close()
+            second = await played(self.agent.accept)
+            await played(lambda: second.greet("observe"))
+            for token in (2, 3):
+                second.tell("seen", status={"token": token})
+            seen = await soon(wanted)
+            while seen != {"token": 3}:
+                seen = await soon(observation.__anext__())
+
     async def test_a_closed_observation_ends(self) -> None:
         observation = aio.observe("billing", socket=self.agent.path)
 
-        async def read_all() -> List[Any]:
-            return [status async for status in observation]
+        statuses: "asyncio.Queue[Any]" = asyncio.Queue()
+
+        async def read_all() -> None:
+            async for status in observation:
+                statuses.put_nowait(status)
 
         wanted = asyncio.ensure_future(read_all())
         peer = await played(self.agent.accept)
         await played(lambda: peer.greet("observe"))
         await played(lambda: peer.told("seen", status={"token": 1}))
+        self.assertEqual(await soon(statuses.get()), {"token": 1})
         await observation.close()
-        self.assertEqual(await soon(wanted), [{"token": 1}])
+        await soon(wanted)
+        self.assertTrue(statuses.empty())
 
     async def test_orders_and_holds(self) -> None:
         path = self.agent.path

@@ -258,7 +258,7 @@ class Losing(CandidateTest):
         self.assertEqual(candidate.elected(PATIENCE_S).token, 8)
 
     def test_what_was_left_is_not_told_as_lost(self) -> None:
-        candidate, peer, leadership = self.led(on_lost=self.lost)
+        _, peer, leadership = self.led(on_lost=self.lost)
         leadership.resign()
         peer.expect_stopped(7)
         watches = [thread for thread in threading.enumerate() if thread.name == "primacy-lost"]

@@ -46,6 +46,13 @@ class _Connection:
         """What has come; nothing at its end. Raises `OSError`."""
         return await self._streams[0].read(CHUNK_BYTES) if self._streams is not None else b""
 
+    def has_ended(self) -> bool:
+        """Whether the agent has ended it, and all was read or nothing can be answered."""
+        if self._streams is None:
+            return False
+        reader, writer = self._streams
+        return reader.at_eof() or writer.is_closing()
+
     def write(self, frame: Frame) -> None:
         """Sends a frame."""
         if self._streams is not None:
@@ -100,7 +107,7 @@ class Observation:
         while not self._is_closed:
             try:
                 connection = self._connection or await self._connect()
-                status = _asking._status(await self._await_frame(connection, "seen"))
+                status = _asking._status(await self._await_newest(connection, "seen"))
             except (AgentError, MalformedFrame, RefusedError) as error:
                 if self._is_closed:
                     break
@@ -135,13 +142,9 @@ class Observation:
 
     async def _await_frame(self, connection: _Connection, kind: str) -> Frame:
         while connection is self._connection:
-            for frame in self._frames:
-                if frame["type"] == "refused":
-                    raise RefusedError(text(frame, "code"), text(frame, "why"))
-                if "n" in frame and self._is_asked:
-                    connection.write({"type": "read", "n": integer(frame, "n")})
-                if frame["type"] == kind:
-                    return frame
+            frame = self._next_come(connection, kind)
+            if frame is not None:
+                return frame
             try:
                 data = await connection.read()
             except OSError as error:
@@ -150,6 +153,28 @@ class Observation:
                 break
             self._frames = self._reader.feed(data)
         raise AgentError("the agent has ended the connection")
+
+    async def _await_newest(self, connection: _Connection, kind: str) -> Frame:
+        """The same, but the last one that has come, and not by a connection that has ended."""
+        newest = await self._await_frame(connection, kind)
+        frame: Optional[Frame] = newest
+        while frame is not None:
+            newest, frame = frame, self._next_come(connection, kind)
+        await asyncio.sleep(0)  # The loop reads the end in a turn of its own.
+        if connection.has_ended():
+            raise AgentError("the agent has ended the connection")
+        return newest
+
+    def _next_come(self, connection: _Connection, kind: str) -> Optional[Frame]:
+        """The next frame of this type among those that were read; others are answered."""
+        for frame in self._frames:
+            if frame["type"] == "refused":
+                raise RefusedError(text(frame, "code"), text(frame, "why"))
+            if "n" in frame and self._is_asked:
+                connection.write({"type": "read", "n": integer(frame, "n")})
+            if frame["type"] == kind:
+                return frame
+        return None
 
     def _part(self, why: str) -> None:
         self.trouble = why

@@ -63,7 +63,8 @@ class Channel:
     def await_frame(self, kind: str, until: Optional[float]) -> Frame:
         """The next frame of this type; others are answered and ignored.
 
-        Raises `TimeoutError` at that point in time, and may be called again then.
+        Raises `TimeoutError` at that point in time, when it has read all that has come, and may be
+        called again then.
         """
         while True:
             try:
@@ -78,14 +79,20 @@ class Channel:
             except MalformedFrame as error:
                 raise self._error(str(error)) from None
 
+    def await_newest(self, kind: str, until: Optional[float]) -> Frame:
+        """The same, but the last one that has come, and not by a connection that has ended."""
+        frame = self.await_frame(kind, until)
+        while True:
+            try:
+                frame = self.await_frame(kind, 0.0)
+            except TimeoutError:
+                return frame
+
     def _receive(self, until: Optional[float]) -> bytes:
-        left_s = None if until is None else until - time.monotonic()
-        if left_s is not None and left_s <= 0:
-            raise TimeoutError("the agent has not answered in time")
         try:
-            self._socket.settimeout(left_s)
+            self._socket.settimeout(None if until is None else max(0.0, until - time.monotonic()))
             data = self._socket.recv(CHUNK_BYTES)
-        except sockets.timeout:
+        except (sockets.timeout, BlockingIOError):
             raise TimeoutError("the agent has not answered in time") from None
         except OSError as error:
             raise self._error(f"the connection to the agent ended: {error}") from error
@@ -147,7 +154,7 @@ class Observation:
         while not self._closed.is_set():
             try:
                 channel = self._channel or self._connect(until)
-                status = _status(channel.await_frame("seen", until))
+                status = _status(channel.await_newest("seen", until))
             except RefusedError as refusal:
                 self._part(str(refusal))
                 if not refusal.passes:

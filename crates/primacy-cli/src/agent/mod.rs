@@ -14,8 +14,8 @@ mod wire;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use primacy::peers::local_socket::{self, SocketFile};
 use primacy::{ElectionName, Fleet, Label, Token, clock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -54,6 +54,8 @@ const CLOCK_TOLERANCE_NS: u64 = 20_000_000;
 const CONNECTIONS_MAX: usize = 4_096;
 const SHARE_OF_USER: usize = 2;
 const RESERVE: usize = 16;
+/// How many are told at once who holds what.
+const LISTS_MAX: usize = 8;
 /// How many files a connection may take: itself, and two for a proof.
 const FILES_OF_CONNECTION: usize = 3;
 /// How long no connection is taken after one could not be.
@@ -71,6 +73,8 @@ struct Agent {
     /// How many connections each user has.
     connections: RefCell<BTreeMap<u32, usize>>,
     observations: Observations,
+    /// How many more are told at once who holds what.
+    lists: Semaphore,
     /// Whether the agent is asked to end.
     ending: watch::Receiver<bool>,
 }
@@ -176,6 +180,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         holds: RefCell::default(),
         connections: RefCell::default(),
         observations: Observations::default(),
+        lists: Semaphore::new(LISTS_MAX),
         ending,
     });
     info!(store = %agent.fleet.store().location(), "agent {} listens on {place}", agent.name);
@@ -242,12 +247,21 @@ fn listen(path: &PathBuf, group: Option<&str>) -> Result<(UnixListener, SocketFi
         let made = DirBuilder::new().mode(0o755).create(folder);
         made.map_err(|error| failed(format!("the folder {} cannot be made: {error}", folder.display())))?;
     }
-    let bound = local_socket::bind(path, MODE).map_err(|error| failed(error.to_string()))?;
+    // Users of the folder's group could tell programs that they lead.
+    let folder = path.parent().unwrap_or(path);
+    if std::fs::metadata(folder).map_err(|error| failed(error.to_string()))?.mode() & 0o020 != 0 {
+        let folder = folder.display();
+        return Err(failed(format!("the group of {folder} may put another socket in its place: chmod g-w {folder}")));
+    }
+    // Nobody of another group connects before it is this one's.
+    let mode = if group.is_some() { MODE & 0o700 } else { MODE };
+    let bound = local_socket::bind(path, mode).map_err(|error| failed(error.to_string()))?;
     if let Some(group) = group {
         let known = Group::from_name(group).ok().flatten().map(|group| group.gid);
         let gid = known.or_else(|| group.parse().ok().map(Gid::from_raw));
         let changed = gid.ok_or_else(|| std::io::Error::other("there is no such group"));
         let changed = changed.and_then(|gid| std::os::unix::fs::lchown(path, None, Some(gid.as_raw())));
+        let changed = changed.and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(MODE)));
         changed.map_err(|error| failed(format!("the socket cannot be given to the group {group}: {error}")))?;
     }
     Ok(bound)
@@ -325,8 +339,14 @@ async fn connection(agent: &Rc<Agent>, stream: UnixStream) {
         Ok(Request::Observe { election, .. }) => questions::observe(agent, &election, &caller, channel).await,
         Ok(Request::Order(request)) => questions::order(agent, request, &caller, channel).await,
         Ok(Request::List { .. }) => {
-            agent.list(&caller, &channel).await;
-            Ok(())
+            // What is not read yet is remembered meanwhile.
+            match agent.lists.try_acquire() {
+                Err(_) if !caller.is_trusted() => Err((channel, Refusal::new(RefusalCode::Busy, "others are asking"))),
+                _place => {
+                    agent.list(&caller, &channel).await;
+                    Ok(())
+                }
+            }
         }
     };
     if let Err((channel, refusal)) = refused {

@@ -310,6 +310,19 @@ fn a_configuration_is_checked_as_a_whole() {
 }
 
 #[test]
+fn a_place_where_others_could_put_another_socket_is_refused() {
+    let world = World::new();
+    let folder = world.path("sockets");
+    fs::create_dir(&folder).expect("its parent is ours");
+    for mode in [0o777, 0o770] {
+        fs::set_permissions(&folder, Permissions::from_mode(mode)).expect("it is ours");
+        let output = world.primacy(["agent", "--socket"]).arg(folder.join("s")).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(69) && said.contains("may put another socket in its place"), "{said}");
+    }
+}
+
+#[test]
 fn who_looks_is_told_of_each_change() {
     let world = World::new();
     let agent = configured(&world, "[[election]]\nname = \"billing\"\nlease = \"2s\"\n");

@@ -238,10 +238,10 @@ impl Hold {
             Event::Disconnected => self.disconnected(cx),
             Event::Proven => {
                 self.is_connected = false;
+                self.withdraw(cx);
                 if self.lead.is_some() {
                     self.release(Cause::Dead, cx);
                 }
-                self.withdraw(cx);
             }
             Event::Wake => {}
         }
@@ -357,6 +357,7 @@ impl Hold {
         if !self.is_connected {
             return;
         }
+        let has_read_all = self.read == self.told;
         self.told += 1;
         self.told_at = cx.now;
         if let (News::Extended { span, .. }, Some(lead)) = (&news, &mut self.lead) {
@@ -364,6 +365,10 @@ impl Hold {
                 lead.deadline = lead.deadline.max(span.deadline);
             }
             lead.last = (self.told, span.stop_at);
+            if has_read_all && lead.read_by <= cx.now {
+                // The agent was late, and not the program.
+                lead.read_by = span.stop_at;
+            }
         }
         cx.effects.push(Effect::Tell(self.told, news));
     }

@@ -150,3 +150,12 @@ fn an_extension_that_waits_to_be_told_goes_with_its_leadership() {
     assert_eq!(step(&mut hold, 3, Event::Stopped(token(7))), [Effect::Release(Cause::Stopped)]);
     assert_eq!(step(&mut hold, 3, Event::Read(2)), []);
 }
+
+#[test]
+fn a_program_that_has_read_all_is_not_hung_up_on_because_the_agent_was_late() {
+    let mut hold = leading();
+    let extended = News::Extended { token: token(7), span: span(10, 14) };
+    assert_eq!(step(&mut hold, 6, Event::Extended(span(10, 14))), [Effect::Tell(2, extended)]);
+    assert_eq!(hold.deadline(), Some(at(10)));
+    assert_eq!(step(&mut hold, 7, Event::Stopped(token(7))), [Effect::Release(Cause::Stopped)]);
+}
