@@ -68,9 +68,9 @@ func (l *Leadership) Grace() time.Duration {
 // it as well.
 func (l *Leadership) Lost() <-chan struct{} { return l.lost }
 
-// Reason says in a word why the work must stop, as "deposed" or "expired"; "not-extended" if the
-// agent was silent, "closed" if the program has closed the leadership or its candidate. It is empty
-// before Lost is closed.
+// Reason says in a word why the work must stop, as "deposed" or "expired"; "silent" if the
+// agent did not extend the leadership in time, "resigned" if the program has closed it, "closed" if
+// it has closed the candidate. It is empty before Lost is closed.
 func (l *Leadership) Reason() string {
 	l.candidate.mu.Lock()
 	defer l.candidate.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *Leadership) Close() {
 	}
 	l.endLocked()
 	if !l.isLost {
-		l.isLost, l.reason, l.why = true, "closed", "the program has closed its leadership"
+		l.isLost, l.reason, l.why = true, "resigned", "the program has closed its leadership"
 		close(l.lost)
 	}
 	if c.held == l {
@@ -217,7 +217,7 @@ func (l *Leadership) lostLocked(reason, why string) {
 }
 
 func (l *Leadership) notExtendedLocked() {
-	l.loseLocked("not-extended", "the agent did not extend the leadership in time")
+	l.loseLocked("silent", "the agent did not extend the leadership in time")
 }
 
 // replacedLocked ends a leadership after which another was granted.

@@ -32,7 +32,7 @@ func TestALeadershipLastsUntilItsDeadline(t *testing.T) {
 			break
 		}
 	}
-	awaitLoss(t, leadership, "not-extended")
+	awaitLoss(t, leadership, "silent")
 }
 
 func TestOfSeveralExtensionsTheLastCounts(t *testing.T) {
@@ -88,20 +88,20 @@ func TestALossIsToldOnce(t *testing.T) {
 	var calls atomic.Int32
 	told := make(chan struct{}, 10)
 	_, hold, _, leadership := lead(t, Options{OnLost: func(l *Leadership) {
-		if l.Token() != 7 || l.Reason() != "not-extended" {
+		if l.Token() != 7 || l.Reason() != "silent" {
 			t.Errorf("the callback is told of %d, %s", l.Token(), l.Reason())
 		}
 		calls.Add(1)
 		told <- struct{}{}
 	}}, 300*time.Millisecond, long)
-	awaitLoss(t, leadership, "not-extended")
+	awaitLoss(t, leadership, "silent")
 	await(t, told)
 	expectCurrent(t, leadership, true)
 	hold.tellDraining(7, long)
 	hold.tellLost(7)
 	leadership.Close()
 	hold.expectStopped(7)
-	if leadership.Reason() != "not-extended" || calls.Load() != 1 {
+	if leadership.Reason() != "silent" || calls.Load() != 1 {
 		t.Fatalf("it is told %d times, at last %s", calls.Load(), leadership.Reason())
 	}
 }
@@ -109,7 +109,7 @@ func TestALossIsToldOnce(t *testing.T) {
 func TestALossWithoutWordIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	agent, hold, _, leadership := lead(t, Options{}, 300*time.Millisecond, time.Second)
-	awaitLoss(t, leadership, "not-extended")
+	awaitLoss(t, leadership, "silent")
 	hold.tellSpan("extended", 7, long, long)
 	if left := leadership.Remaining(); left > time.Second {
 		t.Fatalf("%v remain", left)
@@ -134,7 +134,7 @@ func TestALeadershipOutlivesItsConnection(t *testing.T) {
 	}
 	// Another hold says nothing about this leadership.
 	next.tellSpan("extended", 7, long, long)
-	awaitLoss(t, leadership, "not-extended")
+	awaitLoss(t, leadership, "silent")
 	expectCurrent(t, leadership, true)
 	leadership.Close()
 	expectCurrent(t, leadership, false)
@@ -163,7 +163,7 @@ func TestCloseSaysOnceThatTheWorkHasStopped(t *testing.T) {
 	leadership.Close()
 	leadership.Close()
 	expectCurrent(t, leadership, false)
-	awaitLoss(t, leadership, "closed")
+	awaitLoss(t, leadership, "resigned")
 	await(t, ctx.Done())
 	hold.expectStopped(7)
 	hold.tellSpan("elected", 8, long, long)
@@ -199,7 +199,7 @@ func TestASuspendedMachineDoesNotLead(t *testing.T) {
 	expectCurrent(t, leadership, true)
 	suspended.Store(int64(3 * long))
 	expectCurrent(t, leadership, false)
-	awaitLoss(t, leadership, "not-extended")
+	awaitLoss(t, leadership, "silent")
 }
 
 func TestAnExtensionThatIsReadTooLateIsNone(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAnExtensionThatIsReadTooLateIsNone(t *testing.T) {
 	suspended.Store(int64(3 * long))
 	hold.tellSpan("extended", 7, 5*long, 6*long)
 	expectCurrent(t, leadership, false)
-	awaitLoss(t, leadership, "not-extended")
+	awaitLoss(t, leadership, "silent")
 }
 
 func TestNoLeadershipIsHandedOutAfterItsStop(t *testing.T) {

@@ -71,6 +71,9 @@ const LINES: &[(&str, Way)] = &[
     ("primacy agent", Peers),
     ("primacy peer --name a --peers a@10.0.0.1:7400,…", No("its end is left out; the manual has all of it")),
     ("primacy doctor", Led(0)),
+    // manual/deploying.md
+    ("primacy doctor --lease 3s", Led(0)),
+    ("primacy run -- ./service --port 8080", Alone(0)),
     (
         "primacy simulate --lease 3s --round-trip 40ms",
         No("2,000 worlds take a minute unoptimised; simulate.rs runs fewer"),
@@ -310,6 +313,7 @@ const PAGES: &[(&str, &str)] = &[
     ("agent.md", include_str!("../../../../docs/manual/agent.md")),
     ("agent-protocol.md", include_str!("../../../../docs/manual/agent-protocol.md")),
     ("commands.md", include_str!("../../../../docs/manual/commands.md")),
+    ("deploying.md", include_str!("../../../../docs/manual/deploying.md")),
     ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
     ("http.md", include_str!("../../../../docs/manual/http.md")),
     ("json.md", include_str!("../../../../docs/manual/json.md")),
