@@ -1,11 +1,12 @@
 //! How the candidate of this process stands, for those who are told: over HTTP, and in a file.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use primacy::metrics::CandidateMetrics;
 use primacy::store::{Store, StoreError, Why};
-use primacy::{Candidate, Election, ElectionName, GroupStatus, Instant, Label, Phase, Status, Token, clock};
+use primacy::{Candidate, ElectionName, GroupStatus, Instant, Label, Phase, Status, Token, clock};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -19,11 +20,68 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct CandidateSource {
     election: ElectionName,
-    store: Arc<dyn Store>,
     label: Label,
     state: CandidateState,
     led: watch::Receiver<Option<CurrentLeadership>>,
+}
+
+/// The candidates of this process, for those who are told of them.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    store: Arc<dyn Store>,
     started: SystemTime,
+    /// By numbers that their owner gives.
+    all: Mutex<BTreeMap<u64, Arc<CandidateSource>>>,
+}
+
+impl Candidates {
+    /// None yet.
+    #[expect(clippy::disallowed_methods, reason = "when the process began is for people")]
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, started: SystemTime::now(), all: Mutex::default() }
+    }
+
+    /// This one alone.
+    pub(crate) fn one(candidate: Arc<CandidateSource>, store: Arc<dyn Store>) -> Self {
+        let candidates = Self::new(store);
+        candidates.enter(0, candidate);
+        candidates
+    }
+
+    /// One more.
+    pub(crate) fn enter(&self, number: u64, candidate: Arc<CandidateSource>) {
+        self.lock().insert(number, candidate);
+    }
+
+    /// This one has gone.
+    pub(crate) fn leave(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<CandidateSource>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// The elections in which they take part.
+    pub(crate) fn elections(&self) -> BTreeSet<ElectionName> {
+        self.lock().values().map(|candidate| candidate.election.clone()).collect()
+    }
+
+    /// Where they take part.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// When the process began to tell of them.
+    pub(crate) const fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<CandidateSource>>> {
+        // A thread that panicked has left it whole: each change is one step.
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a candidate tells of itself.
@@ -78,21 +136,13 @@ pub(crate) struct StandingReply {
 }
 
 impl CandidateSource {
-    #[expect(clippy::disallowed_methods, reason = "when the process began is for people")]
     pub(crate) fn new(
-        election: &Election,
+        election: &ElectionName,
         label: &Label,
         state: CandidateState,
         led: watch::Receiver<Option<CurrentLeadership>>,
     ) -> Self {
-        Self {
-            election: election.name().clone(),
-            store: Arc::clone(election.store()),
-            label: label.clone(),
-            state,
-            led,
-            started: SystemTime::now(),
-        }
+        Self { election: election.clone(), label: label.clone(), state, led }
     }
 
     pub(crate) const fn election(&self) -> &ElectionName {
@@ -103,10 +153,6 @@ impl CandidateSource {
         &self.label
     }
 
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store)
-    }
-
     /// What it has counted.
     pub(crate) fn counted(&self) -> Arc<CandidateMetrics> {
         Arc::clone(&self.state.counted)
@@ -115,11 +161,6 @@ impl CandidateSource {
     /// How its process takes part by the `registers` protocol, if it does.
     pub(crate) fn group(&self) -> Option<GroupStatus> {
         self.state.group.as_ref().map(|status| status.borrow().clone())
-    }
-
-    /// When it began.
-    pub(crate) const fn started(&self) -> SystemTime {
-        self.started
     }
 
     /// How it stands now. Its warden tells the program to stop by the clock, whatever was heard last, and it leads until then.

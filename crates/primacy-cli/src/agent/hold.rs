@@ -2,10 +2,13 @@
 //! [`hold::Hold`](primacy_core::hold); here are the candidate, the connection and the clock.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::{EndReason, Holder};
-use primacy::{Candidate, CandidateConfig, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock};
+use primacy::{
+    Candidate, CandidateConfig, ElectionName, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock,
+};
 use primacy_core::hold::{Cause, Context, Effect, Event, Hold, News, Span};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -14,6 +17,7 @@ use super::proof::Proof;
 use super::rights::Caller;
 use super::wire::{Channel, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText};
 use super::{Agent, Refusal, election};
+use crate::standing::{CandidateSource, CandidateState, CurrentLeadership};
 
 /// A program that waits and does not read is hung up on after two leases, and not before this.
 const PATIENCE_LEAST: Duration = Duration::from_secs(10);
@@ -42,7 +46,7 @@ pub(super) async fn serve(
     channel: Channel,
 ) -> Result<(), (Channel, Refusal)> {
     let prepared = prepare(agent, &request, slack, &caller, &channel);
-    let (candidate, label, proof, lease) = match prepared {
+    let Prepared { candidate, election, label, proof, lease } = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => return Err((channel, refusal)),
     };
@@ -56,6 +60,9 @@ pub(super) async fn serve(
         deadline_ns: None,
         proof: request.proof,
     });
+    let (led, leads) = watch::channel(None);
+    let told = CandidateSource::new(&election, &label, CandidateState::of(&candidate), leads);
+    agent.candidates.enter(number, Arc::new(told));
     let patience = PATIENCE_LEAST.max(lease * 2);
     let mut served = Served {
         agent: Rc::clone(agent),
@@ -69,6 +76,7 @@ pub(super) async fn serve(
         proof,
         is_proven: request.proof == ProofKind::None,
         guard: None,
+        led,
         waiting: None,
         slack,
         is_writable: true,
@@ -86,7 +94,7 @@ fn prepare(
     slack: Duration,
     caller: &Caller,
     channel: &Channel,
-) -> Result<(Candidate, Label, Proof, Duration), Refusal> {
+) -> Result<Prepared, Refusal> {
     let election = election(&request.election)?;
     let rule = agent.rule(&election)?;
     if !rule.may_hold(caller) {
@@ -107,10 +115,19 @@ fn prepare(
     if config.data.len() > crate::cli::DATA_BYTES_MAX {
         return Err(Refusal::malformed(format!("data has more than {} bytes", crate::cli::DATA_BYTES_MAX)));
     }
-    let election = agent.fleet.election(election.as_str()).map_err(|error| Refusal::malformed(error.to_string()))?;
+    let of_fleet = agent.fleet.election(election.as_str()).map_err(|error| Refusal::malformed(error.to_string()))?;
     let candidate =
-        election.campaign_with(config).map_err(|error| Refusal::new(RefusalCode::Unavailable, error.to_string()))?;
-    Ok((candidate, label, proof, rule.timing.lease()))
+        of_fleet.campaign_with(config).map_err(|error| Refusal::new(RefusalCode::Unavailable, error.to_string()))?;
+    Ok(Prepared { candidate, election, label, proof, lease: rule.timing.lease() })
+}
+
+/// A hold that may begin.
+struct Prepared {
+    candidate: Candidate,
+    election: ElectionName,
+    label: Label,
+    proof: Proof,
+    lease: Duration,
 }
 
 struct Served {
@@ -128,6 +145,8 @@ struct Served {
     /// Nothing more is awaited of the proof.
     is_proven: bool,
     guard: Option<Guard>,
+    /// The leadership, for those who ask over HTTP.
+    led: watch::Sender<Option<CurrentLeadership>>,
     /// What it was told last while it waited.
     waiting: Option<Waiting>,
     /// How far the program's clock may be behind. What it is told is so much earlier.
@@ -292,6 +311,7 @@ impl Served {
     /// Nothing is worked by the leadership any more.
     fn give_back(&mut self, cause: Cause) {
         self.waiting = None;
+        self.led.send_replace(None);
         let Some(Guard { leadership, .. }) = self.guard.take() else { return };
         let (election, token) = (&self.election, leadership.token());
         match cause {
@@ -318,6 +338,7 @@ impl Served {
             return drop(leadership);
         }
         let token = leadership.token();
+        self.led.send_replace(Some(CurrentLeadership { token, phases: leadership.phases() }));
         self.guard = Some(Guard { phases, deadline: until, heard: Heard::Nothing, leadership });
         info!(election = %self.election, %token, "{} leads", self.who);
         self.step(Event::Elected { token, span });

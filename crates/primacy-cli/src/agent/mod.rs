@@ -18,6 +18,7 @@ use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -33,10 +34,12 @@ use tracing::{debug, info, warn};
 use crate::cli::agent::{AgentArgs, AgentCommand};
 use crate::cli::{Common, names, store_url};
 use crate::failure::{Failure, code};
+use crate::http::HttpListener;
 use crate::output::Output;
 use crate::panics;
 use crate::run::signals::SignalStream;
 use crate::secret;
+use crate::standing::Candidates;
 
 use questions::Observations;
 use rights::{Caller, Rule};
@@ -68,6 +71,8 @@ struct Agent {
     settings: RefCell<Settings>,
     /// What needs a restart to change is still as here.
     started_with: Settings,
+    /// The candidates of programs, by the numbers of their holds.
+    candidates: Arc<Candidates>,
     /// Those of programs, by the numbers of their connections.
     holds: RefCell<BTreeMap<u64, HoldFrame>>,
     /// How many connections each user has.
@@ -159,6 +164,8 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     let name = name.unwrap_or_else(names::default_host);
     let path = args.socket.clone().or_else(|| settings.socket.clone());
     let path = path.unwrap_or_else(|| wire::default_socket(geteuid().is_root()));
+    HttpListener::check(&args.http)?;
+    let http = HttpListener::bind(&args.http)?;
     let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
     // Before anybody may know that it listens.
     let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
@@ -172,9 +179,16 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         }
     };
     let (end, ending) = watch::channel(false);
+    let candidates = Arc::new(Candidates::new(Arc::clone(&store)));
+    if let Some(http) = http {
+        let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
+        let address = http.serve(Arc::clone(&candidates)).map_err(no_thread)?;
+        info!("tells over HTTP who leads, on {address}");
+    }
     let agent = Rc::new(Agent {
         name,
         fleet: Fleet::new(store),
+        candidates,
         started_with: settings.clone(),
         settings: RefCell::new(settings),
         holds: RefCell::default(),
@@ -430,6 +444,7 @@ impl Agent {
     }
 
     fn leave(&self, number: u64) {
+        self.candidates.leave(number);
         self.holds.borrow_mut().remove(&number);
     }
 

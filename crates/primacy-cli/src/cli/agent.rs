@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use primacy::{Label, Timing};
 
+use super::http::HttpArgs;
 use super::{duration, examples};
 use crate::failure::Failure;
 
@@ -30,6 +31,8 @@ pub(crate) struct AgentArgs {
     /// How long a program may take to stop its work, without --config [default: 5s, at most half of the lease]
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, conflicts_with = "config")]
     grace: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
     #[command(subcommand)]
     pub(crate) command: Option<AgentCommand>,
 }

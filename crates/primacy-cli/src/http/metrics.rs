@@ -1,7 +1,10 @@
 //! `/metrics`: what the candidate has counted, how it stands, and what the store tells of the election, in OpenMetrics.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs;
+use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use nix::time::{ClockId, clock_gettime};
 use primacy::metrics::{CallEnd, CallKind, CandidateMetrics, Histogram};
 use primacy::store::{LeaderSupport, Snapshot};
-use primacy::{GroupStatus, Token, clock};
+use primacy::{ElectionName, GroupStatus, Label, clock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -20,15 +23,14 @@ use prometheus_client::registry::{Registry, Unit};
 use rustix::process::{Resource, getrlimit};
 
 use super::answers::refused;
-use crate::reach::ElectionView;
-use crate::standing::{CandidateSource, Standing};
+use crate::standing::{CandidateSource, Candidates, Standing};
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The answer. Without a view of the election, what the store tells is left out.
-pub(super) fn answer(candidate: &CandidateSource, view: Option<&ElectionView>) -> Response {
+/// The answer: about these candidates, and about their elections what the store has said of them.
+pub(super) fn answer(candidates: &Candidates, said: Option<&BTreeMap<ElectionName, Said>>) -> Response {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape::new(candidate, view)));
+    registry.register_collector(Box::new(Scrape::new(candidates, said)));
     let mut told = String::new();
     match text::encode(&mut told, &registry) {
         Ok(()) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], told).into_response(),
@@ -36,132 +38,218 @@ pub(super) fn answer(candidate: &CandidateSource, view: Option<&ElectionView>) -
     }
 }
 
+/// What the store says of an election: the election as it would look now, and which voters support its leader.
+pub(super) type Said = (Option<Snapshot>, Option<LeaderSupport>);
+
 /// All that is told at one moment.
 #[derive(Debug)]
 struct Scrape {
-    election: String,
-    candidate: String,
+    candidates: Vec<CandidateScrape>,
+    /// What the store has said of each election, if it has answered.
+    elections: BTreeMap<ElectionName, Option<Said>>,
+    started: SystemTime,
+}
+
+/// What is told of one candidate.
+#[derive(Debug)]
+struct CandidateScrape {
+    election: ElectionName,
+    label: Label,
     standing: Standing,
     has_trouble: bool,
     counted: Arc<CandidateMetrics>,
     group: Option<GroupStatus>,
-    view: Option<(Option<Snapshot>, Option<LeaderSupport>)>,
-    started: SystemTime,
 }
 
 /// Labels of a metric.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-impl Scrape {
-    fn new(candidate: &CandidateSource, view: Option<&ElectionView>) -> Self {
+impl CandidateScrape {
+    fn of(candidate: &CandidateSource) -> Self {
         Self {
-            election: candidate.election().as_str().to_owned(),
-            candidate: candidate.label().as_str().to_owned(),
+            election: candidate.election().clone(),
+            label: candidate.label().clone(),
             standing: candidate.standing(),
             has_trouble: candidate.trouble().is_some(),
             counted: candidate.counted(),
             group: candidate.group(),
-            view: view.map(|view| (view.snapshot(), view.support().cloned())),
-            started: candidate.started(),
         }
     }
 
-    fn of_election(&self) -> Labels<'_> {
-        vec![("election", &self.election)]
+    fn labels(&self) -> Labels<'_> {
+        vec![("election", self.election.as_str()), ("candidate", self.label.as_str())]
     }
 
-    fn of_candidate(&self) -> Labels<'_> {
-        vec![("election", &self.election), ("candidate", &self.candidate)]
+    const fn leads(&self) -> bool {
+        matches!(self.standing, Standing::Leads { .. })
     }
 
-    fn encode_candidate(&self, families: &mut Families<'_>) -> fmt::Result {
-        let own = self.of_candidate();
-        let (leads, token, remaining) = match &self.standing {
-            Standing::Leads { token, stop_at } => (true, *token, stop_at.since(clock::now())),
-            _ => (false, Token::NONE, Duration::ZERO),
+    fn token(&self) -> f64 {
+        match self.standing {
+            Standing::Leads { token, .. } => token.get() as f64,
+            _ => 0.0,
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        match self.standing {
+            Standing::Leads { stop_at, .. } => stop_at.since(clock::now()),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+impl Scrape {
+    fn new(candidates: &Candidates, said: Option<&BTreeMap<ElectionName, Said>>) -> Self {
+        let all = candidates.all();
+        // Of several with one name in one election the first counts, or one that leads: a metric has one value.
+        let mut told: BTreeMap<(ElectionName, Label), CandidateScrape> = BTreeMap::new();
+        for candidate in all.iter().map(|candidate| CandidateScrape::of(candidate)) {
+            let key = (candidate.election.clone(), candidate.label.clone());
+            match told.entry(key) {
+                Entry::Vacant(vacant) => drop(vacant.insert(candidate)),
+                Entry::Occupied(mut known) if candidate.leads() => drop(known.insert(candidate)),
+                Entry::Occupied(_) => {}
+            }
+        }
+        let elections = all.iter().map(|candidate| candidate.election().clone());
+        let of_election = |election: ElectionName| {
+            let said = said.map(|said| said.get(&election).cloned().unwrap_or_default());
+            (election, said)
         };
-        families.flag("primacy_candidate_is_leader", "Whether this candidate leads.", &own, leads)?;
+        Self {
+            candidates: told.into_values().collect(),
+            elections: elections.map(of_election).collect(),
+            started: candidates.started(),
+        }
+    }
+
+    fn each<'a, T>(
+        &'a self,
+        told: impl Fn(&'a CandidateScrape) -> T + 'a,
+    ) -> impl Iterator<Item = (Labels<'a>, T)> + 'a {
+        self.candidates.iter().map(move |candidate| (candidate.labels(), told(candidate)))
+    }
+
+    fn encode_candidates(&self, families: &mut Families<'_>) -> fmt::Result {
+        if self.candidates.is_empty() {
+            return Ok(());
+        }
+        let leads = self.each(CandidateScrape::leads);
+        families.flag("primacy_candidate_is_leader", "Whether this candidate leads.", leads)?;
         let about = "The fencing token with which it leads; 0 while it does not.";
-        families.gauge("primacy_candidate_token", about, None, &own, token.get() as f64)?;
+        families.gauge("primacy_candidate_token", about, None, self.each(CandidateScrape::token))?;
         let about = "How long until its work is told to stop, unless the lease is renewed; 0 while it does not lead.";
-        families.span("primacy_candidate_remaining", about, &own, remaining)?;
+        families.span("primacy_candidate_remaining", about, self.each(CandidateScrape::remaining))?;
         let about = "Whether it reaches its store, or a majority of the voters.";
-        families.flag("primacy_candidate_store_reached", about, &own, !self.has_trouble)?;
+        families.flag("primacy_candidate_store_reached", about, self.each(|candidate| !candidate.has_trouble))?;
         let about = "Leaderships that it has begun.";
-        families.count("primacy_candidate_leaderships", about, [(own.clone(), self.counted.leaderships())])?;
-        let ended = self.counted.ended();
-        let by_reason = ended.iter().map(|(reason, count)| (with(&own, &[("reason", reason)]), *count));
+        let begun = self.each(|candidate| candidate.counted.leaderships());
+        families.count("primacy_candidate_leaderships", about, begun)?;
+        let ended: Vec<_> = self.candidates.iter().map(|candidate| (candidate, candidate.counted.ended())).collect();
+        let by_reason = ended.iter().flat_map(|(candidate, ended)| {
+            ended.iter().map(|(reason, count)| (with(candidate.labels(), &[("reason", *reason)]), *count))
+        });
         families.count(
             "primacy_candidate_leaderships_ended",
             "Its leaderships that have ended, by reason.",
             by_reason,
         )?;
-        let calls = CallKind::ALL.iter().flat_map(|kind| CallEnd::ALL.iter().map(move |end| (*kind, *end)));
-        let by_kind = calls.map(|(kind, end)| {
-            (with(&own, &[("call", kind.word()), ("end", end.word())]), self.counted.calls(kind, end))
+        let by_kind = self.candidates.iter().flat_map(|candidate| {
+            let calls = CallKind::ALL.iter().flat_map(|kind| CallEnd::ALL.iter().map(move |end| (*kind, *end)));
+            calls.map(|(kind, end)| {
+                let labels = with(candidate.labels(), &[("call", kind.word()), ("end", end.word())]);
+                (labels, candidate.counted.calls(kind, end))
+            })
         });
         families.count("primacy_candidate_calls", "Its calls to the store, by how they ended.", by_kind)?;
         let about = "How long renewals of its lease took that were answered.";
-        families.histogram("primacy_candidate_renewal", about, &own, self.counted.renewals())?;
-        let Some(group) = &self.group else { return Ok(()) };
-        let about = "How often this process was evicted although it lived.";
-        families.count("primacy_candidate_evictions", about, [(own.clone(), group.evictions)])?;
-        match &group.view.vars {
-            Some(vars) => families.span("primacy_election_round", "The round time.", &self.of_election(), vars.round),
-            None => Ok(()),
+        let renewals = self.each(|candidate| candidate.counted.renewals());
+        families.histogram("primacy_candidate_renewal", about, renewals)?;
+        let groups = || self.candidates.iter().filter_map(|one| Some((one, one.group.as_ref()?)));
+        if groups().next().is_none() {
+            return Ok(());
         }
+        let about = "How often this process was evicted although it lived.";
+        let evictions = groups().map(|(candidate, group)| (candidate.labels(), group.evictions));
+        families.count("primacy_candidate_evictions", about, evictions)?;
+        let rounds = groups().filter_map(|(candidate, group)| {
+            let vars = group.view.vars.as_ref()?;
+            Some((vec![("election", candidate.election.as_str())], vars.round))
+        });
+        families.span("primacy_election_round", "The round time.", rounds)
     }
 
-    fn encode_election(&self, families: &mut Families<'_>) -> fmt::Result {
-        let own = self.of_election();
-        let about = "Whether the store has answered what is told of the election here.";
-        families.flag("primacy_election_answered", about, &own, self.view.is_some())?;
-        let Some((snapshot, support)) = &self.view else { return Ok(()) };
-        let remaining = snapshot.as_ref().and_then(Snapshot::remaining);
-        families.flag("primacy_election_is_led", "Whether anybody leads.", &own, remaining.is_some())?;
-        let about = "How long the leader's lease lasts, unless it is renewed; 0 without a leader.";
-        families.span("primacy_election_lease_remaining", about, &own, remaining.unwrap_or_default())?;
-        if let Some(snapshot) = snapshot {
-            let token = snapshot.record.version.token.get() as f64;
-            families.gauge("primacy_election_token", "The last token that was granted.", None, &own, token)?;
-            let about = "How long the leader's lease is, or the last one's was.";
-            families.span("primacy_election_lease", about, &own, snapshot.record.lease)?;
-            let about = "Whether an operator has paused the election.";
-            families.flag("primacy_election_is_paused", about, &own, snapshot.record.paused)?;
-            let about = "Candidates that wait for the leadership.";
-            families.gauge("primacy_election_candidates", about, None, &own, snapshot.candidates.len() as f64)?;
+    fn encode_elections(&self, families: &mut Families<'_>) -> fmt::Result {
+        if self.elections.is_empty() {
+            return Ok(());
         }
-        let Some(support) = support else { return Ok(()) };
-        let voters = support.voters.len() as f64;
-        families.gauge("primacy_election_voters", "The voters.", None, &own, voters)?;
-        let answering = support.voters.iter().filter(|voter| voter.answers).count() as f64;
-        families.gauge("primacy_election_voters_reachable", "Voters that answer.", None, &own, answering)?;
-        let about = "Voters that support the leader.";
-        families.gauge("primacy_election_voters_supporting", about, None, &own, support.count() as f64)?;
+        fn of(election: &ElectionName) -> Labels<'_> {
+            vec![("election", election.as_str())]
+        }
+        let about = "Whether the store has answered what is told of the election here.";
+        let answered = self.elections.iter().map(|(election, said)| (of(election), said.is_some()));
+        families.flag("primacy_election_answered", about, answered)?;
+        let said = || self.elections.iter().filter_map(|(election, said)| Some((of(election), said.as_ref()?)));
+        let remaining = |said: &Said| said.0.as_ref().and_then(Snapshot::remaining);
+        let led = said().map(|(labels, said)| (labels, remaining(said).is_some()));
+        families.flag("primacy_election_is_led", "Whether anybody leads.", led)?;
+        let about = "How long the leader's lease lasts, unless it is renewed; 0 without a leader.";
+        let left = said().map(|(labels, said)| (labels, remaining(said).unwrap_or_default()));
+        families.span("primacy_election_lease_remaining", about, left)?;
+        let seen = || said().filter_map(|(labels, (snapshot, _))| Some((labels, snapshot.as_ref()?)));
+        if seen().next().is_some() {
+            let token = seen().map(|(labels, seen)| (labels, seen.record.version.token.get() as f64));
+            families.gauge("primacy_election_token", "The last token that was granted.", None, token)?;
+            let about = "How long the leader's lease is, or the last one's was.";
+            families.span("primacy_election_lease", about, seen().map(|(labels, seen)| (labels, seen.record.lease)))?;
+            let about = "Whether an operator has paused the election.";
+            families.flag(
+                "primacy_election_is_paused",
+                about,
+                seen().map(|(labels, seen)| (labels, seen.record.paused)),
+            )?;
+            let about = "Candidates that wait for the leadership.";
+            let waiting = seen().map(|(labels, seen)| (labels, seen.candidates.len() as f64));
+            families.gauge("primacy_election_candidates", about, None, waiting)?;
+        }
+        let supported = || said().filter_map(|(labels, (_, support))| Some((labels, support.as_ref()?)));
+        if supported().next().is_none() {
+            return Ok(());
+        }
+        let mut voters = |name: &str, about: &str, count: fn(&LeaderSupport) -> usize| {
+            families.gauge(name, about, None, supported().map(|(labels, support)| (labels, count(support) as f64)))
+        };
+        voters("primacy_election_voters", "The voters.", |support| support.voters.len())?;
+        voters("primacy_election_voters_reachable", "Voters that answer.", |support| {
+            support.voters.iter().filter(|voter| voter.answers).count()
+        })?;
+        voters("primacy_election_voters_supporting", "Voters that support the leader.", |support| support.count())?;
         let about = "How many of the voters that support the leader may be lost before it cannot renew its lease.";
-        families.gauge("primacy_election_voters_spare", about, None, &own, support.spare as f64)
+        voters("primacy_election_voters_spare", about, |support| support.spare)
     }
 
     /// What Prometheus expects of every process. What the system does not tell is left out.
     fn encode_process(&self, families: &mut Families<'_>) -> fmt::Result {
-        let none = Labels::new();
+        let one = |value: f64| iter::once((Labels::new(), value));
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
-        families.gauge("primacy_build_info", "The version of primacy.", None, &version, 1.0)?;
+        families.gauge("primacy_build_info", "The version of primacy.", None, iter::once((version, 1.0)))?;
         if let Ok(used) = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID) {
             let used = Duration::from(used).as_secs_f64();
             families.seconds_used("process_cpu", "CPU time of this process.", used)?;
         }
         let since = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        families.span("process_start_time", "When this process began to serve, since 1970.", &none, since)?;
+        let since = iter::once((Labels::new(), since));
+        families.span("process_start_time", "When this process began to serve, since 1970.", since)?;
         if let Some(bytes) = resident_bytes() {
             let about = "Memory of this process that is resident.";
-            families.gauge("process_resident_memory", about, Some(&Unit::Bytes), &none, bytes as f64)?;
+            families.gauge("process_resident_memory", about, Some(&Unit::Bytes), one(bytes as f64))?;
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            families.gauge("process_open_fds", "Files that are open.", None, &none, open.count() as f64)?;
+            families.gauge("process_open_fds", "Files that are open.", None, one(open.count() as f64))?;
         }
         if let Some(most) = getrlimit(Resource::Nofile).current {
-            families.gauge("process_max_fds", "Files that may be open.", None, &none, most as f64)?;
+            families.gauge("process_max_fds", "Files that may be open.", None, one(most as f64))?;
         }
         Ok(())
     }
@@ -170,14 +258,15 @@ impl Scrape {
 impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
-        self.encode_candidate(&mut families)?;
-        self.encode_election(&mut families)?;
+        self.encode_candidates(&mut families)?;
+        self.encode_elections(&mut families)?;
         self.encode_process(&mut families)
     }
 }
 
-fn with<'a>(labels: &Labels<'a>, more: &[(&'static str, &'a str)]) -> Labels<'a> {
-    labels.iter().chain(more).copied().collect()
+fn with<'a>(mut labels: Labels<'a>, more: &[(&'static str, &'a str)]) -> Labels<'a> {
+    labels.extend(more);
+    labels
 }
 
 fn resident_bytes() -> Option<u64> {
@@ -189,27 +278,31 @@ fn resident_bytes() -> Option<u64> {
 /// Writes metrics, each with its description.
 struct Families<'a>(DescriptorEncoder<'a>);
 
+/// Values with their labels.
+trait Values<'a, T>: IntoIterator<Item = (Labels<'a>, T)> {}
+
+impl<'a, T, I: IntoIterator<Item = (Labels<'a>, T)>> Values<'a, T> for I {}
+
 impl Families<'_> {
-    fn gauge(&mut self, name: &str, about: &str, unit: Option<&Unit>, labels: &Labels<'_>, value: f64) -> fmt::Result {
-        let gauge = ConstGauge::new(value);
-        let mut family = self.0.encode_descriptor(name, about, unit, gauge.metric_type())?;
-        gauge.encode(family.encode_family(labels)?)
+    fn gauge<'a>(&mut self, name: &str, about: &str, unit: Option<&Unit>, values: impl Values<'a, f64>) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, about, unit, MetricType::Gauge)?;
+        for (labels, value) in values {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 
-    fn flag(&mut self, name: &str, about: &str, labels: &Labels<'_>, holds: bool) -> fmt::Result {
-        self.gauge(name, about, None, labels, f64::from(u8::from(holds)))
+    fn flag<'a>(&mut self, name: &str, about: &str, values: impl Values<'a, bool>) -> fmt::Result {
+        let numbers = values.into_iter().map(|(labels, holds)| (labels, f64::from(u8::from(holds))));
+        self.gauge(name, about, None, numbers)
     }
 
-    fn span(&mut self, name: &str, about: &str, labels: &Labels<'_>, span: Duration) -> fmt::Result {
-        self.gauge(name, about, Some(&Unit::Seconds), labels, span.as_secs_f64())
+    fn span<'a>(&mut self, name: &str, about: &str, values: impl Values<'a, Duration>) -> fmt::Result {
+        let seconds = values.into_iter().map(|(labels, span)| (labels, span.as_secs_f64()));
+        self.gauge(name, about, Some(&Unit::Seconds), seconds)
     }
 
-    fn count<'a>(
-        &mut self,
-        name: &str,
-        about: &str,
-        counts: impl IntoIterator<Item = (Labels<'a>, u64)>,
-    ) -> fmt::Result {
+    fn count<'a>(&mut self, name: &str, about: &str, counts: impl Values<'a, u64>) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, about, None, MetricType::Counter)?;
         for (labels, count) in counts {
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
@@ -223,12 +316,15 @@ impl Families<'_> {
         counter.encode(family)
     }
 
-    fn histogram(&mut self, name: &str, about: &str, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
+    fn histogram<'a>(&mut self, name: &str, about: &str, values: impl Values<'a, &'a Histogram>) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, about, Some(&Unit::Seconds), MetricType::Histogram)?;
         let bound = |bound: Option<Duration>| bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64());
-        let buckets: Vec<(f64, u64)> = histogram.buckets().map(|(most, count)| (bound(most), count)).collect();
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        let sum = histogram.sum().as_secs_f64();
-        family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        for (labels, histogram) in values {
+            let buckets: Vec<(f64, u64)> = histogram.buckets().map(|(most, count)| (bound(most), count)).collect();
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            let sum = histogram.sum().as_secs_f64();
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
     }
 }

@@ -28,7 +28,7 @@ use tracing::{debug, error};
 use crate::cli::http::HttpArgs;
 use crate::failure::Failure;
 use crate::panics;
-use crate::standing::CandidateSource;
+use crate::standing::Candidates;
 use orders::OrderSecret;
 use questions::Questions;
 use routes::Client;
@@ -88,13 +88,13 @@ impl HttpListener {
     ///
     /// # Errors
     /// If the system gives no thread or event queue.
-    pub(crate) fn serve(self, candidate: Arc<CandidateSource>) -> io::Result<SocketAddr> {
+    pub(crate) fn serve(self, candidates: Arc<Candidates>) -> io::Result<SocketAddr> {
         let address = self.listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let serve = move || {
             while let Ok(listener) = self.listener.try_clone() {
                 let serving =
-                    || runtime.block_on(serve(listener, address, Arc::clone(&candidate), self.secret.clone()));
+                    || runtime.block_on(serve(listener, address, Arc::clone(&candidates), self.secret.clone()));
                 if catch_unwind(AssertUnwindSafe(serving)).is_ok() {
                     return;
                 }
@@ -107,18 +107,13 @@ impl HttpListener {
     }
 }
 
-async fn serve(
-    listener: TcpListener,
-    address: SocketAddr,
-    candidate: Arc<CandidateSource>,
-    secret: Option<OrderSecret>,
-) {
+async fn serve(listener: TcpListener, address: SocketAddr, candidates: Arc<Candidates>, secret: Option<OrderSecret>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error!(%error, "HTTP is not served"),
     };
-    let (questions, answering) = Questions::new(Arc::clone(&candidate));
-    let routes = routes::router(candidate, questions, secret, address.ip());
+    let (questions, answering) = Questions::new(Arc::clone(&candidates));
+    let routes = routes::router(candidates, questions, secret, address.ip());
     let places = Arc::new(Semaphore::new(connections_max()));
     let connections = async {
         loop {

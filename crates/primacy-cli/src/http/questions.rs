@@ -1,22 +1,24 @@
 //! What is asked of the store for clients of HTTP: one question at a time, over one connection, and none twice within a moment.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use primacy::{Instant, clock};
+use primacy::store::Snapshot;
+use primacy::{ElectionName, Instant, clock};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{json, refused};
-use super::metrics;
+use super::metrics::{self, Said};
 use super::orders;
 use crate::failure::Failure;
 use crate::order::RemoteOrder;
-use crate::output::schema::{List, Millis, SCHEMA};
-use crate::reach::{ElectionView, PastLeaderships, Reach};
-use crate::standing::CandidateSource;
+use crate::output::schema::{List, Millis, SCHEMA, State};
+use crate::reach::{ElectionView, PastLeaderships, Reach, aged};
+use crate::standing::Candidates;
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);
@@ -30,18 +32,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const WAITING_MAX: usize = 64;
 const ORDERS_MAX: usize = 8;
 
+/// Of how many elections it is remembered for a moment what was told.
+const KNOWN_MAX: usize = 256;
+
 /// How many leaderships are told at most.
 pub(super) const HISTORY_MAX: u32 = 200;
 
 /// What a client wants to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// The elections of this process.
     Elections,
-    /// The election.
-    Election,
+    /// This election.
+    Election(ElectionName),
     /// Its last leaderships, this many at most.
-    History(u32),
+    History(ElectionName, u32),
     /// What can be counted and measured of all this.
     Metrics,
 }
@@ -63,15 +68,14 @@ struct Asked<T> {
 pub(super) struct Questions {
     questions: mpsc::Sender<Asked<Question>>,
     /// Who only asks takes no place from who orders.
-    orders: mpsc::Sender<Asked<RemoteOrder>>,
+    orders: mpsc::Sender<Asked<(ElectionName, RemoteOrder)>>,
 }
 
 impl Questions {
     /// With the task, which never ends before all of these are gone.
-    pub(super) fn new(candidate: Arc<CandidateSource>) -> (Self, impl Future<Output = ()> + use<>) {
+    pub(super) fn new(candidates: Arc<Candidates>) -> (Self, impl Future<Output = ()> + use<>) {
         let ((questions, asked), (orders, ordered)) = (mpsc::channel(WAITING_MAX), mpsc::channel(ORDERS_MAX));
-        let reach = Reach::new(candidate.store(), candidate.election().clone(), None).within(WITHIN);
-        (Self { questions, orders }, answer(candidate, reach, asked, ordered))
+        (Self { questions, orders }, answer(candidates, asked, ordered))
     }
 
     /// The answer.
@@ -84,8 +88,8 @@ impl Questions {
     }
 
     /// The answer to an order.
-    pub(super) async fn order(&self, order: RemoteOrder) -> Response {
-        let answer = wait(&self.orders, order, PATIENCE).await;
+    pub(super) async fn order(&self, election: ElectionName, order: RemoteOrder) -> Response {
+        let answer = wait(&self.orders, (election, order), PATIENCE).await;
         answer.unwrap_or_else(|Unanswered| refused(StatusCode::SERVICE_UNAVAILABLE, BUSY))
     }
 }
@@ -116,11 +120,20 @@ impl<T> Dated<T> {
     }
 }
 
-/// What the store has said lately.
+/// What the store has said lately of one election.
 #[derive(Default)]
 struct Known {
     view: Option<Dated<ElectionView>>,
     past: Option<Dated<PastLeaderships>>,
+}
+
+/// All that the store has said lately, and how it is asked.
+struct Asker {
+    candidates: Arc<Candidates>,
+    /// Turned to the election that was asked about last; `None` before anything was asked.
+    reach: Option<Reach>,
+    known: BTreeMap<ElectionName, Known>,
+    list: Option<Dated<Vec<Snapshot>>>,
     failure: Option<Dated<Failure>>,
 }
 
@@ -145,37 +158,117 @@ async fn fresh<'a, T>(
     Ok(&known.insert(fresh).what)
 }
 
-impl Known {
-    async fn view(&mut self, reach: &mut Reach) -> Result<&ElectionView, Failure> {
-        fresh(&mut self.view, &mut self.failure, ElectionView::ask(reach, true)).await
+impl Asker {
+    /// Turns to this election, and what is known of it.
+    fn about(&mut self, election: &ElectionName) -> (&mut Known, &mut Option<Dated<Failure>>, &mut Reach) {
+        if self.known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
+        let known = self.known.entry(election.clone()).or_default();
+        let store = self.candidates.store();
+        let reach = self.reach.get_or_insert_with(|| Reach::new(store, election.clone(), None).within(WITHIN));
+        reach.turn_to(election);
+        (known, &mut self.failure, reach)
     }
 
-    async fn past(&mut self, reach: &mut Reach) -> Result<&PastLeaderships, Failure> {
-        fresh(&mut self.past, &mut self.failure, PastLeaderships::ask(reach, HISTORY_MAX)).await
+    async fn view(&mut self, election: &ElectionName) -> Result<(&ElectionView, &Reach), Failure> {
+        let (known, failure, reach) = self.about(election);
+        let view = fresh(&mut known.view, failure, ElectionView::ask(reach, true)).await?;
+        Ok((view, reach))
+    }
+
+    async fn past(&mut self, election: &ElectionName) -> Result<(&PastLeaderships, &Reach), Failure> {
+        let (known, failure, reach) = self.about(election);
+        let past = fresh(&mut known.past, failure, PastLeaderships::ask(reach, HISTORY_MAX)).await?;
+        Ok((past, reach))
+    }
+
+    /// All elections of the store, with how old that is.
+    async fn list(&mut self, any: &ElectionName) -> Result<(Vec<Snapshot>, Duration), Failure> {
+        self.about(any);
+        let Self { reach: Some(reach), list, failure, .. } = self else { return Ok(Default::default()) };
+        let asking = async { Ok(reach.elections().await?.value) };
+        let seen = fresh(list, failure, asking).await?.clone();
+        let age = list.as_ref().map(|list| clock::now().since(list.at)).unwrap_or_default();
+        Ok((seen.into_iter().map(|snapshot| aged(snapshot, age)).collect(), age))
+    }
+
+    /// What the store says of the elections of this process.
+    async fn said(&mut self) -> Option<BTreeMap<ElectionName, Said>> {
+        let elections = self.candidates.elections();
+        let first = elections.first()?;
+        if elections.len() == 1 {
+            let (view, _) = self.view(first).await.ok()?;
+            return Some(BTreeMap::from([(first.clone(), (view.snapshot(), view.support().cloned()))]));
+        }
+        // Of many, one question for all; and not which voters support each.
+        let (list, _) = self.list(first).await.ok()?;
+        let own = list.into_iter().filter(|snapshot| elections.contains(&snapshot.election));
+        Some(own.map(|snapshot| (snapshot.election.clone(), (Some(snapshot), None))).collect())
+    }
+
+    async fn elections(&mut self) -> Result<Response, Failure> {
+        let elections = self.candidates.elections();
+        let location = self.candidates.store().location();
+        let (states, age) = match (elections.first(), elections.len()) {
+            (None, _) => (Vec::new(), Duration::ZERO),
+            (Some(only), 1) => {
+                let (seen, reach) = self.view(only).await?;
+                (vec![seen.state(reach)], seen.age())
+            }
+            (Some(first), _) => {
+                let (list, age) = self.list(first).await?;
+                let known: BTreeMap<_, _> = list.iter().map(|snapshot| (&snapshot.election, snapshot)).collect();
+                (elections.iter().map(|name| State::of(name, known.get(name).copied())).collect(), age)
+            }
+        };
+        Ok(json(&List { schema: SCHEMA, store: location, answer_age_ms: Millis(age), elections: states }))
+    }
+
+    async fn tell_of(&mut self, question: Question) -> Response {
+        let told = match question {
+            Question::Metrics => {
+                let said = self.said().await;
+                return metrics::answer(&self.candidates, said.as_ref());
+            }
+            Question::Election(name) => self.view(&name).await.map(|(seen, reach)| json(&seen.status(reach))),
+            Question::Elections => self.elections().await,
+            Question::History(name, limit) => {
+                self.past(&name).await.map(|(past, reach)| json(&past.history(reach, limit)))
+            }
+        };
+        told.unwrap_or_else(|failure| refused(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()))
+    }
+
+    /// Nothing is asked after this point.
+    fn end_at(&mut self, election: Option<&ElectionName>) {
+        let elections = self.candidates.elections();
+        let Some(election) = election.or(elections.first()) else { return };
+        let (_, _, reach) = self.about(election);
+        reach.end_at(clock::now() + WITHIN);
     }
 }
 
 async fn answer(
-    candidate: Arc<CandidateSource>,
-    mut reach: Reach,
+    candidates: Arc<Candidates>,
     mut asked: mpsc::Receiver<Asked<Question>>,
-    mut ordered: mpsc::Receiver<Asked<RemoteOrder>>,
+    mut ordered: mpsc::Receiver<Asked<(ElectionName, RemoteOrder)>>,
 ) {
-    let mut known = Known::default();
+    let mut asker = Asker { candidates, reach: None, known: BTreeMap::new(), list: None, failure: None };
     loop {
         // Who asked may have gone, before an answer is looked for or after.
         tokio::select! {
             biased;
-            Some(Asked { what, tell, until }) = ordered.recv() => {
+            Some(Asked { what: (election, order), tell, until }) = ordered.recv() => {
                 if tell.is_closed() {
                     continue;
                 }
-                let end = clock::now() + WITHIN;
-                let told = if end < until {
+                let told = if clock::now() + WITHIN < until {
                     // What was known is no longer so.
-                    known = Known::default();
-                    reach.end_at(end);
-                    orders::give(what, &mut reach).await
+                    (asker.known, asker.list, asker.failure) = (BTreeMap::new(), None, None);
+                    asker.end_at(Some(&election));
+                    let (_, _, reach) = asker.about(&election);
+                    orders::give(order, reach).await
                 } else {
                     refused(StatusCode::SERVICE_UNAVAILABLE, BUSY)
                 };
@@ -185,27 +278,10 @@ async fn answer(
                 if tell.is_closed() {
                     continue;
                 }
-                reach.end_at(clock::now() + WITHIN);
-                drop(tell.send(tell_of(what, &candidate, &mut known, &mut reach).await));
+                asker.end_at(None);
+                drop(tell.send(asker.tell_of(what).await));
             }
             else => return,
         }
     }
-}
-
-async fn tell_of(question: Question, candidate: &CandidateSource, known: &mut Known, reach: &mut Reach) -> Response {
-    let told = match question {
-        Question::Metrics => return metrics::answer(candidate, known.view(reach).await.ok()),
-        Question::Election => known.view(reach).await.map(|seen| json(&seen.status(reach))),
-        Question::Elections => known.view(reach).await.map(|seen| {
-            json(&List {
-                schema: SCHEMA,
-                store: reach.location(),
-                answer_age_ms: Millis(seen.age()),
-                elections: vec![seen.state(reach)],
-            })
-        }),
-        Question::History(limit) => known.past(reach).await.map(|past| json(&past.history(reach, limit))),
-    };
-    told.unwrap_or_else(|failure| refused(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()))
 }

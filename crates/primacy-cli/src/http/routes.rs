@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
+use primacy::ElectionName;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
@@ -17,7 +18,7 @@ use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use crate::output::schema::SCHEMA;
-use crate::standing::{CandidateSource, Standing};
+use crate::standing::{CandidateSource, Candidates, Standing};
 
 /// How many leaderships a history has if nothing is said.
 const HISTORY_USUAL: u32 = 20;
@@ -29,13 +30,13 @@ pub(super) struct Client(pub(super) SocketAddr);
 /// What all requests share.
 #[derive(Clone)]
 struct Shared {
-    candidate: Arc<CandidateSource>,
+    candidates: Arc<Candidates>,
     questions: Questions,
     secret: Option<OrderSecret>,
 }
 
 pub(super) fn router(
-    candidate: Arc<CandidateSource>,
+    candidates: Arc<Candidates>,
     questions: Questions,
     secret: Option<OrderSecret>,
     listens_on: IpAddr,
@@ -62,7 +63,7 @@ pub(super) fn router(
         true => routes.layer(middleware::from_fn(refuse_other_hosts)),
         false => routes,
     };
-    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidate, questions, secret })
+    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidates, questions, secret })
 }
 
 /// By any method that a load balancer may use.
@@ -93,13 +94,18 @@ fn waiting(shared: &Shared, wanted: &Wanted) -> Response {
 }
 
 fn tell_standing(shared: &Shared, wanted: &Wanted, is_so: impl Fn(&Standing) -> bool) -> Response {
-    let candidate = match named(shared, wanted.election.as_deref()) {
-        Ok(candidate) => candidate,
+    let candidates = match meant(shared, wanted.election.as_deref()) {
+        Ok(candidates) => candidates,
         Err(refused) => return *refused,
     };
-    let standing = candidate.standing();
-    let status = if is_so(&standing) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, json(&candidate.reply(&standing))).into_response()
+    let told: Vec<_> = candidates.iter().map(|candidate| (candidate, candidate.standing())).collect();
+    // Of several in one election one that is asked for counts.
+    let so = told.iter().find(|(_, standing)| is_so(standing));
+    let status = if so.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    match so.or(told.first()) {
+        Some((candidate, standing)) => (status, json(&candidate.reply(standing))).into_response(),
+        None => refused(StatusCode::NOT_FOUND, NO_CANDIDATE),
+    }
 }
 
 fn healthy(_: &Shared, _: &Wanted) -> Response {
@@ -107,7 +113,7 @@ fn healthy(_: &Shared, _: &Wanted) -> Response {
 }
 
 fn ready(shared: &Shared, _: &Wanted) -> Response {
-    let why = shared.candidate.trouble();
+    let why = shared.candidates.all().iter().find_map(|candidate| candidate.trouble());
     let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, json(&HealthReply { schema: SCHEMA, ok: why.is_none(), why })).into_response()
 }
@@ -115,15 +121,18 @@ fn ready(shared: &Shared, _: &Wanted) -> Response {
 /// What the candidate counts is told also while the store says nothing.
 async fn metrics(State(shared): State<Shared>) -> Response {
     let told = shared.questions.ask(Question::Metrics).await;
-    told.unwrap_or_else(|Unanswered| metrics::answer(&shared.candidate, None))
+    told.unwrap_or_else(|Unanswered| metrics::answer(&shared.candidates, None))
 }
 
 async fn elections(State(shared): State<Shared>) -> Response {
-    ask(&shared, None, Question::Elections).await
+    ask(&shared, Question::Elections).await
 }
 
 async fn election(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
-    ask(&shared, Some(&name), Question::Election).await
+    match named(&shared, &name) {
+        Ok(name) => ask(&shared, Question::Election(name)).await,
+        Err(refused) => *refused,
+    }
 }
 
 async fn history(
@@ -135,7 +144,10 @@ async fn history(
     if !(1..=HISTORY_MAX).contains(&limit) {
         return refused(StatusCode::BAD_REQUEST, &format!("limit={limit}: choose 1 to {HISTORY_MAX}"));
     }
-    ask(&shared, Some(&name), Question::History(limit)).await
+    match named(&shared, &name) {
+        Ok(name) => ask(&shared, Question::History(name, limit)).await,
+        Err(refused) => *refused,
+    }
 }
 
 /// Who may order is asked first: a stranger learns nothing else, and sends nothing else.
@@ -148,42 +160,57 @@ async fn order(
     if let Err(refused) = orders::may_order(shared.secret.as_ref(), request.headers(), client) {
         return *refused;
     }
-    if let Err(refused) = named(&shared, Some(&name)) {
-        return *refused;
-    }
+    let election = match named(&shared, &name) {
+        Ok(election) => election,
+        Err(refused) => return *refused,
+    };
     let Ok(body) = axum::body::to_bytes(request.into_body(), BODY_MAX).await else {
         return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("an order has {BODY_MAX} bytes at most"));
     };
     match orders::read(&word, &body) {
         Ok(order) => {
             orders::note(&order, client);
-            shared.questions.order(order).await
+            shared.questions.order(election, order).await
         }
         Err(why) => refused(StatusCode::BAD_REQUEST, &why),
     }
 }
 
-async fn ask(shared: &Shared, name: Option<&str>, question: Question) -> Response {
-    match named(shared, name) {
-        Ok(_) => {
-            let late =
-                |Unanswered| refused(StatusCode::SERVICE_UNAVAILABLE, "the store has not answered in time: ask again");
-            shared.questions.ask(question).await.unwrap_or_else(late)
-        }
-        Err(refused) => *refused,
-    }
+async fn ask(shared: &Shared, question: Question) -> Response {
+    let late = |Unanswered| refused(StatusCode::SERVICE_UNAVAILABLE, "the store has not answered in time: ask again");
+    shared.questions.ask(question).await.unwrap_or_else(late)
 }
 
-/// The candidate of this process in that election.
-fn named<'a>(shared: &'a Shared, name: Option<&str>) -> Result<&'a CandidateSource, Box<Response>> {
-    let own = shared.candidate.election().as_str();
-    match name {
-        Some(other) if other != own => {
-            let why = format!("this process takes part in the election {own} alone");
-            Err(refused(StatusCode::NOT_FOUND, &why).into())
+/// What is said where nobody campaigns.
+const NO_CANDIDATE: &str = "this process has no candidate";
+
+/// An election in which this process takes part.
+fn named(shared: &Shared, name: &str) -> Result<ElectionName, Box<Response>> {
+    let elections = shared.candidates.elections();
+    let known = elections.iter().find(|election| election.as_str() == name);
+    known.cloned().ok_or_else(|| {
+        let why = match elections.first() {
+            Some(only) if elections.len() == 1 => format!("this process takes part in the election {only} alone"),
+            Some(_) => "this process takes no part in that election: /v1/elections has those that it does".to_owned(),
+            None => NO_CANDIDATE.to_owned(),
+        };
+        refused(StatusCode::NOT_FOUND, &why).into()
+    })
+}
+
+/// The candidates of this process in that election, or in the only one.
+fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>>, Box<Response>> {
+    let elections = shared.candidates.elections();
+    let election = match name {
+        Some(name) => named(shared, name)?,
+        None if elections.len() > 1 => {
+            let why = "this process takes part in several elections: say which, with ?election=NAME";
+            return Err(refused(StatusCode::BAD_REQUEST, why).into());
         }
-        _ => Ok(&shared.candidate),
-    }
+        None => elections.into_iter().next().ok_or_else(|| Box::new(refused(StatusCode::NOT_FOUND, NO_CANDIDATE)))?,
+    };
+    let all = shared.candidates.all();
+    Ok(all.into_iter().filter(|candidate| *candidate.election() == election).collect())
 }
 
 // ---- what is refused ----

@@ -21,7 +21,7 @@ pub(crate) const RUNNING: &str = "primacy::run=info,primacy::http::orders=info,w
 pub(crate) const VOTING: &str = "primacy=info,warn";
 
 /// What an agent logs by itself: each transition of a program, in its own words.
-pub(crate) const HOLDING: &str = "primacy::agent=info,warn";
+pub(crate) const HOLDING: &str = "primacy::agent=info,primacy::http::orders=info,warn";
 
 /// What a node logs by itself: each transition of its groups, in its own words.
 #[cfg(feature = "kv")]

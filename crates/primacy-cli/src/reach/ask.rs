@@ -107,6 +107,13 @@ impl Reach {
         Self { wait, ..self }
     }
 
+    /// From now on another election is asked about, over the same connection.
+    pub(crate) fn turn_to(&mut self, election: &ElectionName) {
+        if self.election != *election {
+            self.election = election.clone();
+        }
+    }
+
     /// All that is asked from now on ends by then: what has not begun by then is not done.
     pub(crate) fn end_at(&mut self, end: Instant) {
         self.end = Some(end);

@@ -16,7 +16,7 @@ use crate::cli::preference::Scoring;
 use crate::output::logging;
 use crate::output::span::span;
 use crate::panics;
-use crate::standing::{CandidateSource, CandidateState, CurrentLeadership};
+use crate::standing::{CandidateSource, CandidateState, Candidates, CurrentLeadership};
 
 use super::command_poll::{CommandPoll, PolledCommand};
 use super::process_tree::End;
@@ -48,7 +48,8 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
         let (led, leads) = watch::channel(None);
         let mut http = None;
-        let told = CandidateSource::new(&job.election, &job.candidate.label, CandidateState::of(&candidate), leads);
+        let told =
+            CandidateSource::new(job.election.name(), &job.candidate.label, CandidateState::of(&candidate), leads);
         let told = Arc::new(told);
         // Dropped last: it writes how all has ended.
         let _file = match job.status_file.take() {
@@ -59,7 +60,8 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             None => None,
         };
         if let Some(listener) = job.http.take() {
-            let served = listener.serve(told);
+            let told = Candidates::one(told, Arc::clone(job.election.store()));
+            let served = listener.serve(Arc::new(told));
             http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }
         let mut setbacks = Setbacks::default();

@@ -21,7 +21,7 @@ fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let (status, told) = watch::channel(waiting());
     let (led, leads) = watch::channel(None);
     let state = CandidateState { status: told, group: None, counted: Arc::default() };
-    let candidate = CandidateSource::new(&election, &Label::new("a").expect("a label"), state, leads);
+    let candidate = CandidateSource::new(election.name(), &Label::new("a").expect("a label"), state, leads);
     assert!(matches!(candidate.standing(), Standing::Waits { .. }));
 
     let timing = Timing::new(TimingSettings::for_program(Duration::from_secs(10))).expect("the usual one");

@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::page_texts::PAGES;
 use crate::support::primacy;
 
 /// How a line is run.
@@ -118,6 +119,11 @@ const LINES: &[(&str, Way)] = &[
     ("primacy agent check --config /etc/primacy/agent.toml", Peers),
     ("primacy agent --config /etc/primacy/agent.toml", Peers),
     ("primacy agent --lease 10s --grace 2s", Peers),
+    ("primacy agent --http 127.0.0.1:8008", Peers),
+    (
+        "curl -i 'http://127.0.0.1:8008/leader?election=billing'",
+        No("the line above it would have to run beside it: processes::agent_rights"),
+    ),
     ("primacy agent list", Peers),
     ("primacy peer certs certs a b c web-1 web-2", Peers),
     ("primacy peer certs certs a b c web-1 web-2 operator", Peers),
@@ -298,6 +304,9 @@ const PEERS: &[&str] = &[
     "&primacy agent --lease 10s --grace 2s",
     "?primacy agent list",
     " kill $!; wait $!",
+    "&primacy agent --http 127.0.0.1:8008",
+    "?primacy agent list",
+    " kill $!; wait $!",
     " cp -a /etc etc; mkdir etc/primacy; mount --bind etc /etc",
     " printf '[[election]]\nname = \"billing\"\n' > /etc/primacy/agent.toml",
     "=primacy agent check --config /etc/primacy/agent.toml",
@@ -306,39 +315,6 @@ const PEERS: &[&str] = &[
     " kill $!; wait $!",
     "=export PRIMACY_STORE=postgresql://jobs@db.example/jobs",
     " primacy status --wait 0s || [ $? = 69 ]",
-];
-
-const PAGES: &[(&str, &str)] = &[
-    ("README.md", include_str!("../../../../README.md")),
-    ("agent.md", include_str!("../../../../docs/manual/agent.md")),
-    ("agent-protocol.md", include_str!("../../../../docs/manual/agent-protocol.md")),
-    ("commands.md", include_str!("../../../../docs/manual/commands.md")),
-    ("deploying.md", include_str!("../../../../docs/manual/deploying.md")),
-    ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
-    ("http.md", include_str!("../../../../docs/manual/http.md")),
-    ("json.md", include_str!("../../../../docs/manual/json.md")),
-    ("kv.md", include_str!("../../../../docs/manual/kv.md")),
-    ("kv-commands.md", include_str!("../../../../docs/manual/kv-commands.md")),
-    ("measurements.md", include_str!("../../../../docs/manual/measurements.md")),
-    ("measurements/contests.md", include_str!("../../../../docs/manual/measurements/contests.md")),
-    ("measurements/elections.md", include_str!("../../../../docs/manual/measurements/elections.md")),
-    ("measurements/failover.md", include_str!("../../../../docs/manual/measurements/failover.md")),
-    ("measurements/floods.md", include_str!("../../../../docs/manual/measurements/floods.md")),
-    ("measurements/idle.md", include_str!("../../../../docs/manual/measurements/idle.md")),
-    ("measurements/kv.md", include_str!("../../../../docs/manual/measurements/kv.md")),
-    ("measurements/mysql-lease.md", include_str!("../../../../docs/manual/measurements/mysql-lease.md")),
-    ("measurements/peers.md", include_str!("../../../../docs/manual/measurements/peers.md")),
-    ("measurements/registers.md", include_str!("../../../../docs/manual/measurements/registers.md")),
-    ("measurements/weight.md", include_str!("../../../../docs/manual/measurements/weight.md")),
-    ("past-failures.md", include_str!("../../../../docs/manual/past-failures.md")),
-    ("tutorials/cron.md", include_str!("../../../../docs/tutorials/cron.md")),
-    ("tutorials/peers.md", include_str!("../../../../docs/tutorials/peers.md")),
-    ("tutorials/postgresql.md", include_str!("../../../../docs/tutorials/postgresql.md")),
-    ("tutorials/rust.md", include_str!("../../../../docs/tutorials/rust.md")),
-    ("tutorials/systemd.md", include_str!("../../../../docs/tutorials/systemd.md")),
-    ("selection.md", include_str!("../../../../docs/advanced/selection.md")),
-    ("stores.md", include_str!("../../../../docs/manual/stores.md")),
-    ("writing-a-store.md", include_str!("../../../../docs/advanced/writing-a-store.md")),
 ];
 
 /// The command lines of a page: in blocks those that are no output, in sentences those that are more than a name.

@@ -7,6 +7,7 @@ mod lines;
 mod members;
 mod observe;
 mod orders;
+mod page_texts;
 mod pages;
 mod schema;
 mod secrets;

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::telling::Telling;
 use crate::world::{PATIENCE, World, now};
 
 /// A connection to an agent.
@@ -347,4 +348,69 @@ fn who_looks_is_told_of_each_change() {
     // Its lease runs out, and nobody says so.
     drop(leader);
     assert_eq!(seen(None)["election"], "billing");
+}
+
+#[test]
+fn an_agent_tells_over_http_of_all_its_programs() {
+    let world = World::new();
+    let socket = world.path("a.sock");
+    let mut command = world.primacy(["agent", "--lease", "10m", "--http", "127.0.0.1:0", "--socket"]);
+    command.arg(&socket);
+    let telling = Telling::of(command);
+    let end = Instant::now() + PATIENCE;
+    while UnixStream::connect(&socket).is_err() {
+        assert!(Instant::now() < end, "the agent does not listen");
+    }
+    assert_eq!(telling.get("/leader").status(), 404, "nobody campaigns");
+    assert_eq!((telling.get("/healthz").status(), telling.get("/readyz").status()), (200, 200));
+    assert_eq!(telling.get("/v1/elections").json()["elections"], json!([]));
+
+    let mut holders = Vec::new();
+    for (election, name) in [("billing", "b-1"), ("billing", "b-2"), ("reports", "r-1")] {
+        let mut request = hold(election);
+        request["name"] = name.into();
+        holders.push(Caller::ask(&socket, &request));
+        // The first of an election leads, and the second waits behind it.
+        let wanted = if name == "b-2" { 1 } else { 0 };
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let status = world.primacy(["status", "--json", "--election", election]).output().expect("it starts");
+            let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+            let waiting = status["candidates"].as_array().map_or(0, Vec::len);
+            if status["leader"].is_object() && waiting == wanted {
+                break;
+            }
+            assert!(Instant::now() < end, "{status}");
+        }
+    }
+    assert_eq!(telling.get("/leader").status(), 400, "of several elections one must be named");
+    telling.await_status("/leader?election=billing", 200);
+    telling.await_status("/candidate?election=billing", 200);
+    telling.await_status("/leader?election=reports", 200);
+    assert_eq!(telling.get("/leader?election=billing").json()["label"], "b-1");
+    assert_eq!(telling.get("/candidate?election=billing").json()["label"], "b-2");
+    assert_eq!(telling.get("/candidate?election=reports").status(), 503);
+    assert_eq!(telling.get("/leader?election=other").status(), 404);
+    let list = telling.get("/v1/elections").json();
+    let leaders: Vec<_> =
+        list["elections"].as_array().expect("a list").iter().map(|one| &one["leader"]["label"]).collect();
+    assert_eq!(leaders, ["b-1", "r-1"]);
+    assert_eq!(telling.get("/v1/elections/reports").json()["leader"]["label"], "r-1");
+    assert_eq!(telling.get("/v1/elections/billing").json()["leader"]["label"], "b-1");
+    assert_eq!(telling.get("/v1/elections/billing/history").json()["terms"][0]["leader"]["label"], "b-1");
+    let metrics = telling.get("/metrics");
+    for line in [
+        "primacy_candidate_is_leader{election=\"billing\",candidate=\"b-1\"} 1.0",
+        "primacy_candidate_is_leader{election=\"billing\",candidate=\"b-2\"} 0.0",
+        "primacy_candidate_is_leader{election=\"reports\",candidate=\"r-1\"} 1.0",
+        "primacy_election_is_led{election=\"reports\"} 1.0",
+        "primacy_election_candidates{election=\"billing\"} 1.0",
+    ] {
+        assert!(metrics.body().lines().any(|told| told == line), "{line}\n{}", metrics.body());
+    }
+    let described = metrics.body().lines().filter(|line| line.starts_with("# TYPE primacy_candidate_is_leader "));
+    assert_eq!(described.count(), 1);
+    // Orders need a token, which this agent has none of.
+    let order = "POST /v1/elections/billing/depose HTTP/1.1\nHost: localhost\nContent-Length: 0\nConnection: close\n\n";
+    assert_eq!(telling.ask(order).status(), 403);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
@@ -29,7 +29,11 @@ impl Telling {
 
     /// With these options.
     pub(crate) fn start_with(world: &World, name: &str, options: &[&str]) -> Self {
-        let mut command = world.witness(name, &[options, &["--http", "127.0.0.1:0"]].concat(), &[]);
+        Self::of(world.witness(name, &[options, &["--http", "127.0.0.1:0"]].concat(), &[]))
+    }
+
+    /// Of this command, which has not been started yet.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stderr(Stdio::piped());
         let mut runner = Runner::start(command);
         let lines = BufReader::new(runner.child.stderr.take().expect("piped")).lines();
