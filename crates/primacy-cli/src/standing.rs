@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 use crate::output::schema::{Millis, SCHEMA};
+use crate::secret;
 
 /// Between two looks at the boot clock: the runtime's timers stand still while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub(crate) struct CandidateSource {
 pub(crate) struct Candidates {
     store: Arc<dyn Store>,
     started: SystemTime,
+    /// Whether there is one, for as long as the process lives: then nobody needs to name its election.
+    is_one: bool,
     /// By numbers that their owner gives.
     all: Mutex<BTreeMap<u64, Arc<CandidateSource>>>,
 }
@@ -38,12 +41,12 @@ impl Candidates {
     /// None yet.
     #[expect(clippy::disallowed_methods, reason = "when the process began is for people")]
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, started: SystemTime::now(), all: Mutex::default() }
+        Self { store, started: SystemTime::now(), is_one: false, all: Mutex::default() }
     }
 
     /// This one alone.
     pub(crate) fn one(candidate: Arc<CandidateSource>, store: Arc<dyn Store>) -> Self {
-        let candidates = Self::new(store);
+        let candidates = Self { is_one: true, ..Self::new(store) };
         candidates.enter(0, candidate);
         candidates
     }
@@ -61,6 +64,11 @@ impl Candidates {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<CandidateSource>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// Whether there is one for as long as the process lives.
+    pub(crate) const fn is_one(&self) -> bool {
+        self.is_one
     }
 
     /// The elections in which they take part.
@@ -108,6 +116,8 @@ pub(crate) struct CurrentLeadership {
     pub(crate) token: Token,
     /// Where it is in its life.
     pub(crate) phases: watch::Receiver<Phase>,
+    /// When its program stops by what it was told, if that may be earlier.
+    pub(crate) told: Option<watch::Receiver<Instant>>,
 }
 
 /// How a candidate stands at this moment.
@@ -165,10 +175,11 @@ impl CandidateSource {
 
     /// How it stands now. Its warden tells the program to stop by the clock, whatever was heard last, and it leads until then.
     pub(crate) fn standing(&self) -> Standing {
-        if let Some(CurrentLeadership { token, phases }) = &*self.led.borrow() {
+        if let Some(CurrentLeadership { token, phases, told }) = &*self.led.borrow() {
             let phase = phases.borrow();
             if let Phase::Leading { until, timing, .. } = &*phase {
                 let stop_at = timing.stop_at(*until);
+                let stop_at = told.as_ref().map_or(stop_at, |told| stop_at.min(*told.borrow()));
                 if clock::now() < stop_at {
                     return Standing::Leads { token: *token, stop_at };
                 }
@@ -180,11 +191,11 @@ impl CandidateSource {
             Status::Waiting { why, .. } => Standing::Waits { why: format!("this candidate {why}") },
             Status::Leading { token, .. } => Standing::Stops {
                 token: Some(*token),
-                why: "it has the lease, and its program does not run".to_owned(),
+                why: "it has the lease, and its program does not work".to_owned(),
             },
             Status::Draining { token, reason } => Standing::Stops { token: Some(*token), why: reason.to_string() },
             Status::Ending { reason } => Standing::Stops { token: None, why: reason.to_string() },
-            Status::Stopped { reason } => Standing::Gone { why: reason.to_string() },
+            Status::Stopped { reason } => Standing::Gone { why: secret::without(&reason.to_string()) },
             _ => Standing::Gone { why: "its state is not known".to_owned() },
         }
     }
@@ -208,6 +219,11 @@ impl CandidateSource {
         }
     }
 
+    /// Whether it has not looked yet.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(&*self.state.status.borrow(), Status::Waiting { why: Why::NotLooked, trouble: None, .. })
+    }
+
     /// Why it does not reach its store, if it does not.
     pub(crate) fn trouble(&self) -> Option<String> {
         let told = |error: &StoreError| Failure::unavailable(error.to_string()).to_string();
@@ -218,7 +234,7 @@ impl CandidateSource {
             Status::Waiting { why: Why::NotLooked | Why::Unreachable, .. } => {
                 Some("the store has not answered yet".to_owned())
             }
-            Status::Stopped { reason } => Some(reason.to_string()),
+            Status::Stopped { reason } => Some(secret::without(&reason.to_string())),
             _ => None,
         }
     }
@@ -250,11 +266,13 @@ impl CandidateSource {
         if self.standing() != *standing {
             return;
         }
+        // One whose end nobody tells any more changes no more.
         tokio::select! {
-            changed = status.changed() => drop(changed),
-            changed = led.changed() => drop(changed),
+            Ok(()) = status.changed() => {}
+            Ok(()) = led.changed() => {}
             () = phase => {}
             () = stop => {}
+            else => std::future::pending().await,
         }
     }
 }

@@ -77,6 +77,7 @@ pub(super) async fn serve(
         is_proven: request.proof == ProofKind::None,
         guard: None,
         led,
+        told: watch::Sender::new(Instant::ZERO),
         waiting: None,
         slack,
         is_writable: true,
@@ -147,6 +148,8 @@ struct Served {
     guard: Option<Guard>,
     /// The leadership, for those who ask over HTTP.
     led: watch::Sender<Option<CurrentLeadership>>,
+    /// When the program stops by what it was told.
+    told: watch::Sender<Instant>,
     /// What it was told last while it waited.
     waiting: Option<Waiting>,
     /// How far the program's clock may be behind. What it is told is so much earlier.
@@ -297,6 +300,8 @@ impl Served {
                 }
                 Effect::Withdraw => {
                     self.channel = None;
+                    // It cannot be told to stop: nobody is to be sent to it.
+                    self.led.send_replace(None);
                     self.candidate.handle().shutdown();
                 }
                 Effect::Release(cause) => self.give_back(cause),
@@ -338,7 +343,9 @@ impl Served {
             return drop(leadership);
         }
         let token = leadership.token();
-        self.led.send_replace(Some(CurrentLeadership { token, phases: leadership.phases() }));
+        self.told.send_replace(span.stop_at - self.slack);
+        let (phases_told, told) = (leadership.phases(), self.told.subscribe());
+        self.led.send_replace(Some(CurrentLeadership { token, phases: phases_told, told: Some(told) }));
         self.guard = Some(Guard { phases, deadline: until, heard: Heard::Nothing, leadership });
         info!(election = %self.election, %token, "{} leads", self.who);
         self.step(Event::Elected { token, span });
@@ -422,6 +429,7 @@ impl Served {
                 Frame::Elected { n, token: TokenText(*token), stop_ns, deadline_ns }
             }
             News::Extended { token, span } => {
+                self.told.send_replace(span.stop_at - self.slack);
                 let (stop_ns, deadline_ns) = (self.point(span.stop_at), self.point(span.deadline));
                 Frame::Extended { n, token: TokenText(*token), stop_ns, deadline_ns }
             }

@@ -114,7 +114,8 @@ impl Scrape {
         }
         let elections = all.iter().map(|candidate| candidate.election().clone());
         let of_election = |election: ElectionName| {
-            let said = said.map(|said| said.get(&election).cloned().unwrap_or_default());
+            // One that has come since was not asked about.
+            let said = said.and_then(|said| said.get(&election).cloned());
             (election, said)
         };
         Self {

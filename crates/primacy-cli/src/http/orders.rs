@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use primacy::Token;
+use primacy::{ElectionName, Token};
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
 use tracing::{info, warn};
@@ -105,8 +105,8 @@ pub(super) fn may_order(
 }
 
 /// Logs who orders what.
-pub(super) fn note(order: &RemoteOrder, client: SocketAddr) {
-    info!(%client, %order, "ordered over HTTP");
+pub(super) fn note(order: &RemoteOrder, election: &ElectionName, client: SocketAddr) {
+    info!(%client, %election, %order, "ordered over HTTP");
 }
 
 /// What an order says beside its path.

@@ -17,7 +17,7 @@ use super::orders;
 use crate::failure::Failure;
 use crate::order::RemoteOrder;
 use crate::output::schema::{List, Millis, SCHEMA, State};
-use crate::reach::{ElectionView, PastLeaderships, Reach, aged};
+use crate::reach::{Answer, ElectionView, PastLeaderships, Reach, aged};
 use crate::standing::Candidates;
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
@@ -133,8 +133,12 @@ struct Asker {
     /// Turned to the election that was asked about last; `None` before anything was asked.
     reach: Option<Reach>,
     known: BTreeMap<ElectionName, Known>,
-    list: Option<Dated<Vec<Snapshot>>>,
+    list: Option<Dated<Answer<Vec<Snapshot>>>>,
     failure: Option<Dated<Failure>>,
+    /// That of a list is about all elections of the store, and not about one.
+    list_failure: Option<Dated<Failure>>,
+    /// Nothing is asked after this.
+    end: Instant,
 }
 
 /// What is known and fresh, or else what is learnt by asking: unless the store has not answered a moment ago, since the clients that
@@ -168,6 +172,7 @@ impl Asker {
         let store = self.candidates.store();
         let reach = self.reach.get_or_insert_with(|| Reach::new(store, election.clone(), None).within(WITHIN));
         reach.turn_to(election);
+        reach.end_at(self.end);
         (known, &mut self.failure, reach)
     }
 
@@ -186,11 +191,10 @@ impl Asker {
     /// All elections of the store, with how old that is.
     async fn list(&mut self, any: &ElectionName) -> Result<(Vec<Snapshot>, Duration), Failure> {
         self.about(any);
-        let Self { reach: Some(reach), list, failure, .. } = self else { return Ok(Default::default()) };
-        let asking = async { Ok(reach.elections().await?.value) };
-        let seen = fresh(list, failure, asking).await?.clone();
-        let age = list.as_ref().map(|list| clock::now().since(list.at)).unwrap_or_default();
-        Ok((seen.into_iter().map(|snapshot| aged(snapshot, age)).collect(), age))
+        let Self { reach: Some(reach), list, list_failure, .. } = self else { return Ok(Default::default()) };
+        let seen = fresh(list, list_failure, reach.elections()).await?.clone();
+        let age = seen.age();
+        Ok((seen.value.into_iter().map(|snapshot| aged(snapshot, age)).collect(), age))
     }
 
     /// What the store says of the elections of this process.
@@ -203,8 +207,13 @@ impl Asker {
         }
         // Of many, one question for all; and not which voters support each.
         let (list, _) = self.list(first).await.ok()?;
-        let own = list.into_iter().filter(|snapshot| elections.contains(&snapshot.election));
-        Some(own.map(|snapshot| (snapshot.election.clone(), (Some(snapshot), None))).collect())
+        let mut said: BTreeMap<_, Said> = elections.into_iter().map(|election| (election, (None, None))).collect();
+        for snapshot in list {
+            if let Some(known) = said.get_mut(&snapshot.election) {
+                known.0 = Some(snapshot);
+            }
+        }
+        Some(said)
     }
 
     async fn elections(&mut self) -> Result<Response, Failure> {
@@ -239,14 +248,6 @@ impl Asker {
         };
         told.unwrap_or_else(|failure| refused(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()))
     }
-
-    /// Nothing is asked after this point.
-    fn end_at(&mut self, election: Option<&ElectionName>) {
-        let elections = self.candidates.elections();
-        let Some(election) = election.or(elections.first()) else { return };
-        let (_, _, reach) = self.about(election);
-        reach.end_at(clock::now() + WITHIN);
-    }
 }
 
 async fn answer(
@@ -254,7 +255,15 @@ async fn answer(
     mut asked: mpsc::Receiver<Asked<Question>>,
     mut ordered: mpsc::Receiver<Asked<(ElectionName, RemoteOrder)>>,
 ) {
-    let mut asker = Asker { candidates, reach: None, known: BTreeMap::new(), list: None, failure: None };
+    let mut asker = Asker {
+        candidates,
+        reach: None,
+        known: BTreeMap::new(),
+        list: None,
+        failure: None,
+        list_failure: None,
+        end: clock::now(),
+    };
     loop {
         // Who asked may have gone, before an answer is looked for or after.
         tokio::select! {
@@ -263,10 +272,11 @@ async fn answer(
                 if tell.is_closed() {
                     continue;
                 }
-                let told = if clock::now() + WITHIN < until {
+                asker.end = clock::now() + WITHIN;
+                let told = if asker.end < until {
                     // What was known is no longer so.
-                    (asker.known, asker.list, asker.failure) = (BTreeMap::new(), None, None);
-                    asker.end_at(Some(&election));
+                    (asker.known, asker.list) = (BTreeMap::new(), None);
+                    (asker.failure, asker.list_failure) = (None, None);
                     let (_, _, reach) = asker.about(&election);
                     orders::give(order, reach).await
                 } else {
@@ -278,7 +288,7 @@ async fn answer(
                 if tell.is_closed() {
                     continue;
                 }
-                asker.end_at(None);
+                asker.end = clock::now() + WITHIN;
                 drop(tell.send(asker.tell_of(what).await));
             }
             else => return,

@@ -113,7 +113,13 @@ fn healthy(_: &Shared, _: &Wanted) -> Response {
 }
 
 fn ready(shared: &Shared, _: &Wanted) -> Response {
-    let why = shared.candidates.all().iter().find_map(|candidate| candidate.trouble());
+    let all = shared.candidates.all();
+    // One program's trouble is not the others', and one that has just come is none.
+    let troubles: Vec<_> = match shared.candidates.is_one() {
+        true => all.iter().map(|candidate| candidate.trouble()).collect(),
+        false => all.iter().filter(|candidate| !candidate.is_new()).map(|candidate| candidate.trouble()).collect(),
+    };
+    let why = if troubles.iter().any(Option::is_none) { None } else { troubles.into_iter().flatten().next() };
     let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, json(&HealthReply { schema: SCHEMA, ok: why.is_none(), why })).into_response()
 }
@@ -169,7 +175,7 @@ async fn order(
     };
     match orders::read(&word, &body) {
         Ok(order) => {
-            orders::note(&order, client);
+            orders::note(&order, &election, client);
             shared.questions.order(election, order).await
         }
         Err(why) => refused(StatusCode::BAD_REQUEST, &why),
@@ -203,8 +209,9 @@ fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>
     let elections = shared.candidates.elections();
     let election = match name {
         Some(name) => named(shared, name)?,
-        None if elections.len() > 1 => {
-            let why = "this process takes part in several elections: say which, with ?election=NAME";
+        // Another election than was meant may be the only one by now.
+        None if !shared.candidates.is_one() => {
+            let why = "an agent takes part in the elections of its programs: say which is meant, with ?election=NAME";
             return Err(refused(StatusCode::BAD_REQUEST, why).into());
         }
         None => elections.into_iter().next().ok_or_else(|| Box::new(refused(StatusCode::NOT_FOUND, NO_CANDIDATE)))?,

@@ -3,5 +3,5 @@
 mod ask;
 mod view;
 
-pub(crate) use ask::{Reach, aged};
+pub(crate) use ask::{Answer, Reach, aged};
 pub(crate) use view::{ElectionView, PastLeaderships};

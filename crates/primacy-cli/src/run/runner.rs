@@ -185,7 +185,11 @@ impl Runner {
                     return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
                 }
             };
-            self.led.send_replace(Some(CurrentLeadership { token: leadership.token(), phases: leadership.phases() }));
+            self.led.send_replace(Some(CurrentLeadership {
+                token: leadership.token(),
+                phases: leadership.phases(),
+                told: None,
+            }));
             let led = self.lead(&leadership).await;
             self.led.send_replace(None);
             let token = leadership.token().get();

@@ -1,8 +1,8 @@
 //! `--status-file`: how the candidate stands, for scripts that read files. It is written by a thread of its own: no disk holds up the
 //! runner.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -11,16 +11,23 @@ use std::time::Duration;
 
 use primacy::clock;
 use serde::Serialize;
+use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::output::schema::SCHEMA;
 use crate::standing::{CandidateSource, Standing};
 
+/// Between two attempts to write the file.
+const AGAIN: Duration = Duration::from_secs(1);
+/// What says which start of the machine this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long the end of the process waits for the last word in the file.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
 
 /// The file, as long as this lives. When it is dropped the candidate has gone, and the file says so.
 pub(super) struct StatusFile {
+    /// Dropped when the candidate has gone.
+    end: Option<oneshot::Sender<()>>,
     written: Receiver<()>,
 }
 
@@ -33,6 +40,7 @@ struct FileStatus {
     standing: &'static str,
     token: Option<u64>,
     stop_ns: Option<u64>,
+    boot_id: Option<String>,
     pid: u32,
     why: Option<String>,
 }
@@ -46,34 +54,46 @@ impl StatusFile {
         let path = std::path::absolute(path)?;
         write(&path, &candidate, &candidate.standing())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let (tell, written) = channel();
+        let ((tell, written), (end, ended)) = (channel(), oneshot::channel());
         let follow = move || {
-            runtime.block_on(follow(&path, &candidate));
+            runtime.block_on(follow(&path, &candidate, ended));
             // Nobody may wait any more.
             let _ = tell.send(());
         };
         Builder::new().name("primacy-status".into()).spawn(follow)?;
-        Ok(Self { written })
+        Ok(Self { end: Some(end), written })
     }
 }
 
 impl Drop for StatusFile {
     fn drop(&mut self) {
+        drop(self.end.take());
         if self.written.recv_timeout(LAST_WORD_WITHIN).is_err() {
             warn!("the status file does not say how all has ended: its disk is slow");
         }
     }
 }
 
-async fn follow(path: &Path, candidate: &CandidateSource) {
+async fn follow(path: &Path, candidate: &CandidateSource, mut ended: oneshot::Receiver<()>) {
     let (mut last, mut is_in_trouble) = (candidate.standing(), false);
     loop {
-        if matches!(last, Standing::Gone { .. }) {
-            return;
-        }
-        candidate.changed(&last).await;
-        let standing = candidate.standing();
-        if standing == last && !is_in_trouble {
+        let again = async {
+            match is_in_trouble {
+                true => tokio::time::sleep(AGAIN).await,
+                false => std::future::pending().await,
+            }
+        };
+        let is_over = tokio::select! {
+            _ = &mut ended => true,
+            () = candidate.changed(&last) => false,
+            () = again => false,
+        };
+        let standing = match candidate.standing() {
+            gone @ Standing::Gone { .. } => gone,
+            _ if is_over => Standing::Gone { why: "this process ends".to_owned() },
+            standing => standing,
+        };
+        if standing == last && !is_in_trouble && !is_over {
             continue;
         }
         match write(path, candidate, &standing) {
@@ -86,6 +106,9 @@ async fn follow(path: &Path, candidate: &CandidateSource) {
             }
         }
         last = standing;
+        if is_over {
+            return;
+        }
     }
 }
 
@@ -104,6 +127,7 @@ fn write(path: &Path, candidate: &CandidateSource, standing: &Standing) -> io::R
         standing: word,
         token: token.map(primacy::Token::get),
         stop_ns: stop_at.map(clock::to_boot_nanos),
+        boot_id: fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned()),
         pid: std::process::id(),
         why: why.cloned(),
     };
@@ -113,7 +137,11 @@ fn write(path: &Path, candidate: &CandidateSource, standing: &Standing) -> io::R
     let mut beside = name.to_owned();
     beside.push(format!(".{}.new", std::process::id()));
     let beside = path.with_file_name(beside);
-    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
+    // Neither what another process of this number has left, nor what somebody has put there to be followed.
+    let _ = fs::remove_file(&beside);
+    let written =
+        OpenOptions::new().write(true).create_new(true).open(&beside).and_then(|mut file| file.write_all(&text));
+    written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
         // Nothing half-written is left behind; if this fails, too, there was none.
         let _ = fs::remove_file(&beside);
     })

@@ -27,9 +27,17 @@ fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
     let timing = Timing::new(TimingSettings::for_program(Duration::from_secs(10))).expect("the usual one");
     let leading = |until| Phase::Leading { until, version: Version::default(), timing };
     let (phase, phases) = watch::channel(leading(clock::now() + Duration::from_secs(3600)));
-    led.send_replace(Some(CurrentLeadership { token: token(7), phases }));
+    led.send_replace(Some(CurrentLeadership { token: token(7), phases, told: None }));
     let Standing::Leads { token: own, stop_at } = candidate.standing() else { panic!("{:?}", candidate.standing()) };
     assert!(own == token(7) && stop_at.since(clock::now()) > Duration::from_secs(3000), "{own:?} {stop_at:?}");
+
+    // What its program was told counts, if that is earlier.
+    let (told, heard) = watch::channel(clock::now());
+    let phases = phase.subscribe();
+    led.send_replace(Some(CurrentLeadership { token: token(7), phases, told: Some(heard) }));
+    assert!(matches!(candidate.standing(), Standing::Stops { .. }), "{:?}", candidate.standing());
+    told.send_replace(clock::now() + Duration::from_secs(3600));
+    assert!(matches!(candidate.standing(), Standing::Leads { .. }), "{:?}", candidate.standing());
 
     // Its warden tells the program to stop before that, by the clock alone.
     let now = clock::now();

@@ -362,8 +362,10 @@ fn an_agent_tells_over_http_of_all_its_programs() {
     let end = Instant::now() + PATIENCE;
     while UnixStream::connect(&socket).is_err() {
         assert!(Instant::now() < end, "the agent does not listen");
+        std::thread::yield_now();
     }
-    assert_eq!(telling.get("/leader").status(), 404, "nobody campaigns");
+    assert_eq!(telling.get("/leader").status(), 400, "an election must be named, however many there are");
+    assert_eq!(telling.get("/leader?election=billing").status(), 404, "nobody campaigns");
     assert_eq!((telling.get("/healthz").status(), telling.get("/readyz").status()), (200, 200));
     assert_eq!(telling.get("/v1/elections").json()["elections"], json!([]));
 
@@ -385,7 +387,6 @@ fn an_agent_tells_over_http_of_all_its_programs() {
             assert!(Instant::now() < end, "{status}");
         }
     }
-    assert_eq!(telling.get("/leader").status(), 400, "of several elections one must be named");
     telling.await_status("/leader?election=billing", 200);
     telling.await_status("/candidate?election=billing", 200);
     telling.await_status("/leader?election=reports", 200);
@@ -412,6 +413,13 @@ fn an_agent_tells_over_http_of_all_its_programs() {
     }
     let described = metrics.body().lines().filter(|line| line.starts_with("# TYPE primacy_candidate_is_leader "));
     assert_eq!(described.count(), 1);
+    // One that has gone leads for nobody any more, whether it has stopped or not.
+    drop(holders.pop());
+    let end = Instant::now() + PATIENCE;
+    while telling.get("/leader?election=reports").status() == 200 {
+        assert!(Instant::now() < end, "the agent has not noticed");
+    }
+    assert_eq!(telling.get("/leader?election=billing").json()["label"], "b-1");
     // Orders need a token, which this agent has none of.
     let order = "POST /v1/elections/billing/depose HTTP/1.1\nHost: localhost\nContent-Length: 0\nConnection: close\n\n";
     assert_eq!(telling.ask(order).status(), 403);

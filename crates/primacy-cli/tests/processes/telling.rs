@@ -137,6 +137,8 @@ fn a_file_says_how_a_candidate_stands_and_until_when() {
     let led = world.expect_start_after(0);
     let told = file_says(&paths[0], "leads");
     assert_eq!((&told["token"], &told["label"], &told["pid"]), (&1.into(), &"a".into(), &first.pid().into()));
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
+    assert_eq!(told["boot_id"], boot.trim());
     let stop = told["stop_ns"].as_u64().expect("a point in time");
     assert!(stop > now() && stop < now() + 1_000_000_000, "{told}");
     let mut second = world.start("b", &[SHORT, &["--status-file", b]].concat(), &[]);
