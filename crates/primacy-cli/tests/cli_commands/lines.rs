@@ -202,6 +202,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo xtask bench kv --part kill,freeze,hand-over,restart", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
+    ("cargo xtask bench agents", No(BUILDS)),
     ("cargo xtask bench elections --apart", No(BUILDS)),
     ("cargo xtask bench papers mysql-lease", No(BUILDS)),
     ("cargo xtask bench papers registers", No(BUILDS)),
