@@ -339,7 +339,7 @@ type leadTime struct {
 }
 
 // expectNeverTwo looks at all that the programs have told: their times do not overlap, and later
-// ones have larger tokens. At least so many have led.
+// ones have larger tokens. At least this many have led.
 func (s *site) expectNeverTwo(least int) {
 	s.t.Helper()
 	times := map[uint64]*leadTime{}

@@ -61,7 +61,7 @@ class Peer:
         self.told("waiting", **{"position": 1, "leader": None, "why": "...", **fields})
 
     def elect(self, token: int, stop_s: float = 60.0, deadline_s: float = 90.0) -> None:
-        """Elects the program: it is to stop, and its deadline is, in so many seconds."""
+        """Elects the program: after these seconds it is to stop, and its deadline comes."""
         self._lead("elected", token, stop_s, deadline_s)
 
     def extend(self, token: int, stop_s: float = 60.0, deadline_s: float = 90.0) -> None:

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import queue
-import threading
-import unittest
-from typing import Any, Callable
+from typing import Any
 
 import primacy
-from fake_agent import PATIENCE_S, FakeAgent
+from agent_test import AgentTest
+from fake_agent import PATIENCE_S
 from primacy._wire import BackOff
 
 
-class AskingTest(unittest.TestCase):
-    """An agent, and programs that ask it."""
-
-    def setUp(self) -> None:
-        self.agent = FakeAgent()
-        self.addCleanup(self.agent.__exit__, None, None, None)
-
-    def asks(self, work: Callable[[], Any]) -> "queue.Queue[Any]":
-        """Where what this returns, or raises, will be."""
-        results: "queue.Queue[Any]" = queue.Queue()
-
-        def run() -> None:
-            try:
-                results.put(work())
-            except Exception as error:
-                results.put(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        self.addCleanup(thread.join)
-        return results
 
 
-class Orders(AskingTest):
+class Orders(AgentTest):
     def test_orders_are_sent_and_their_outcome_is_returned(self) -> None:
         path = self.agent.path
         common = {"type": "order", "protocol": 1, "election": "billing"}
@@ -48,7 +26,7 @@ class Orders(AskingTest):
             (lambda: primacy.pause("billing", socket=path), {"order": "pause"}),
             (lambda: primacy.resume("billing", socket=path), {"order": "resume"}),
         ]:
-            result = self.asks(give)
+            result = self.started(give)
             peer = self.agent.accept()
             self.assertEqual(peer.greet("order"), {**common, **request})
             peer.send("tomorrow")
@@ -57,7 +35,7 @@ class Orders(AskingTest):
             self.assertEqual(result.get(), {"result": "written"})
 
     def test_a_refused_order_is_raised(self) -> None:
-        result = self.asks(lambda: primacy.depose("billing", socket=self.agent.path))
+        result = self.started(lambda: primacy.depose("billing", socket=self.agent.path))
         peer = self.agent.accept()
         peer.greet("order")
         peer.send("refused", code="refused", why="nobody waits")
@@ -66,20 +44,20 @@ class Orders(AskingTest):
         self.assertEqual((error.code, str(error)), ("refused", "nobody waits (refused)"))
 
     def test_whether_an_order_was_sent_is_known(self) -> None:
-        result = self.asks(lambda: primacy.depose("billing", socket=self.agent.path))
+        result = self.started(lambda: primacy.depose("billing", socket=self.agent.path))
         peer = self.agent.accept()
         peer.close()
         error = result.get()
         self.assertEqual((type(error), error.is_sent), (primacy.AgentError, False))
 
-        result = self.asks(lambda: primacy.depose("billing", socket=self.agent.path))
+        result = self.started(lambda: primacy.depose("billing", socket=self.agent.path))
         peer = self.agent.accept()
         peer.greet("order")
         peer.close()
         error = result.get()
         self.assertEqual((type(error), error.is_sent), (primacy.AgentError, True))
 
-        result = self.asks(lambda: primacy.depose("billing", socket=self.agent.path, timeout=0.2))
+        result = self.started(lambda: primacy.depose("billing", socket=self.agent.path, timeout=0.2))
         peer = self.agent.accept()
         peer.greet("order")
         error = result.get()
@@ -98,7 +76,7 @@ class Orders(AskingTest):
             primacy.order("billing", "depose", candidate="web-2")
 
     def test_holds_are_listed(self) -> None:
-        result = self.asks(lambda: primacy.holds(socket=self.agent.path))
+        result = self.started(lambda: primacy.holds(socket=self.agent.path))
         peer = self.agent.accept()
         self.assertEqual(peer.greet("list"), {"type": "list", "protocol": 1})
         holds = [{"election": "a", "token": "42"}, {"election": "b", "token": None}]
@@ -107,17 +85,17 @@ class Orders(AskingTest):
         self.assertEqual(result.get(), expected)
 
     def test_an_answer_of_another_shape_is_an_error(self) -> None:
-        result = self.asks(lambda: primacy.holds(socket=self.agent.path))
+        result = self.started(lambda: primacy.holds(socket=self.agent.path))
         peer = self.agent.accept()
         peer.greet("list")
         peer.send("holds", holds=7)
         self.assertIsInstance(result.get(), primacy.AgentError)
 
 
-class Looking(AskingTest):
+class Looking(AgentTest):
     def looked_at(self, observation: primacy.Observation, token: int) -> None:
         """The agent is asked, and tells a status."""
-        result = self.asks(lambda: observation.next(PATIENCE_S))
+        result = self.started(lambda: observation.next(PATIENCE_S))
         peer = self.agent.accept()
         request = peer.greet("observe")
         self.assertEqual(request, {"type": "observe", "protocol": 1, "election": "billing"})
@@ -132,12 +110,12 @@ class Looking(AskingTest):
         with primacy.observe("billing", socket=self.agent.path) as observation:
             self.looked_at(observation, 1)
             self.assertIsNone(observation.trouble)
-            result = self.asks(lambda: next(observation))
+            result = self.started(lambda: next(observation))
             self.peer.told("tomorrow")
             self.see(self.peer, result, 2)
             with self.assertRaises(TimeoutError):
                 observation.next(0.01)
-            result = self.asks(observation.next)
+            result = self.started(observation.next)
             self.see(self.peer, result, 3)
         self.peer.expect_end()
 
@@ -163,7 +141,7 @@ class Looking(AskingTest):
 
     def test_refusals_are_waited_out_or_raised(self) -> None:
         with primacy.observe("billing", socket=self.agent.path) as observation:
-            result = self.asks(lambda: observation.next(PATIENCE_S))
+            result = self.started(lambda: observation.next(PATIENCE_S))
             self.agent.accept().send("refused", code="busy", why="too many")
             peer = self.agent.accept()
             peer.greet("observe")
@@ -176,7 +154,7 @@ class Looking(AskingTest):
 
     def test_attempts_back_off_until_one_has_seen_something(self) -> None:
         with primacy.observe("billing", socket=self.agent.path) as observation:
-            result = self.asks(lambda: observation.next(PATIENCE_S))
+            result = self.started(lambda: observation.next(PATIENCE_S))
             for _ in range(3):
                 peer = self.agent.accept()
                 peer.greet("observe")
@@ -193,7 +171,7 @@ class Looking(AskingTest):
     def test_close_ends_a_wait(self) -> None:
         observation = primacy.observe("billing", socket=self.agent.path)
         self.looked_at(observation, 1)
-        result = self.asks(lambda: list(observation))
+        result = self.started(lambda: list(observation))
         observation.close()
         self.assertEqual(result.get(), [])
         self.peer.expect_end()

@@ -6,19 +6,15 @@ import os
 import queue
 import signal
 import threading
-import unittest
-from typing import Any, Callable, List, Tuple
+from typing import Any, List, Tuple
 
 import primacy
-from fake_agent import PATIENCE_S, FakeAgent, Peer, ahead_ns, now_ns
+from agent_test import AgentTest
+from fake_agent import PATIENCE_S, Peer, ahead_ns, now_ns
 
 
-class CandidateTest(unittest.TestCase):
+class CandidateTest(AgentTest):
     """An agent, and candidates that ask it."""
-
-    def setUp(self) -> None:
-        self.agent = FakeAgent()
-        self.addCleanup(self.agent.__exit__, None, None, None)
 
     def campaign(self, **options: Any) -> primacy.Candidate:
         candidate = primacy.campaign("billing", socket=self.agent.path, **options)
@@ -31,21 +27,6 @@ class CandidateTest(unittest.TestCase):
         peer = self.agent.held()
         peer.elect(7)
         return candidate, peer, candidate.elected(PATIENCE_S)
-
-    def started(self, work: Callable[[], Any]) -> "queue.Queue[Any]":
-        """Where what this returns, or raises, will be."""
-        results: "queue.Queue[Any]" = queue.Queue()
-
-        def run() -> None:
-            try:
-                results.put(work())
-            except Exception as error:
-                results.put(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        self.addCleanup(thread.join)
-        return results
 
 
 class Holding(CandidateTest):

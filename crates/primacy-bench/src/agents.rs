@@ -2,9 +2,9 @@
 //! two hosts, and programs that hold leaderships through them.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
+use std::io::{PipeWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::place::{BenchStore, Kind, Site};
-use crate::proc;
+use crate::proc::{self, OwnProcess};
 use crate::runners::{Start, send, starts};
 use crate::spread::Spread;
 
@@ -80,20 +80,9 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     Ok(())
 }
 
-/// A process that ends with this.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended already needs neither.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// An agent, and where it listens.
 struct Agent {
-    process: Process,
+    process: OwnProcess,
     socket: PathBuf,
 }
 
@@ -103,7 +92,7 @@ impl Agent {
         let mut command = Command::new(primacy);
         command.args(["agent", "--quiet", "--name", name, "--lease", &format!("{}ms", options.lease), "--socket"]);
         command.arg(&socket).env("PRIMACY_STORE", url).env_remove("PRIMACY_AGENT").stdin(Stdio::null());
-        let agent = Self { process: Process(command.spawn()?), socket };
+        let agent = Self { process: OwnProcess(command.spawn()?), socket };
         let end = Instant::now() + SLACK;
         while std::os::unix::net::UnixStream::connect(&agent.socket).is_err() {
             ensure!(Instant::now() < end, "the agent does not listen");
@@ -113,7 +102,7 @@ impl Agent {
     }
 
     fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.pid()
     }
 
     /// A program of this benchmark, which holds through this agent.
@@ -134,7 +123,7 @@ struct Programs {
     site: Site,
     lines: Receiver<Start>,
     writer: PipeWriter,
-    all: BTreeMap<String, Process>,
+    all: BTreeMap<String, OwnProcess>,
 }
 
 impl Programs {
@@ -143,7 +132,7 @@ impl Programs {
         let name = format!("{agent}-{}", self.all.len());
         let mut command = self.agents[agent].program(&["--called", &name, "--of", &self.site.election])?;
         let process = command.stdout(self.writer.try_clone()?).spawn()?;
-        self.all.insert(name, Process(process));
+        self.all.insert(name, OwnProcess(process));
         Ok(())
     }
 
@@ -194,13 +183,11 @@ fn kills(options: &Options, primacy: &Path, kind: Kind) -> Result<String> {
 fn many(options: &Options, primacy: &Path, kind: Kind, elections: usize) -> Result<String> {
     let (place, folder) = (BenchStore::start(kind, primacy)?, tempfile::tempdir()?);
     let [a, b] = pair(options, primacy, &folder, &place.url())?;
-    let start = |agent: &Agent, name: &str| -> Result<(Process, Duration)> {
+    let start = |agent: &Agent, name: &str| -> Result<(OwnProcess, Duration)> {
         let began = Instant::now();
         let mut command = agent.program(&["--called", name, "--many", &elections.to_string()])?;
-        let mut process = Process(command.stdout(Stdio::piped()).spawn()?);
-        let mut line = String::new();
-        BufReader::new(process.0.stdout.take().context("it has an output")?).read_line(&mut line)?;
-        ensure!(line == "ready\n", "a program with {elections} elections ended: {line}");
+        let mut process = OwnProcess(command.stdout(Stdio::piped()).spawn()?);
+        process.await_ready()?;
         Ok((process, began.elapsed()))
     };
     let (leading, led_after) = start(&a, "leading")?;

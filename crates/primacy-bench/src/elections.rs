@@ -1,19 +1,19 @@
 //! What many elections of one process cost: `cargo xtask bench elections`. One process leads in all of them, another waits in all of
 //! them, and both are watched at rest.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use primacy::store::Why;
 use primacy::{Candidate, CandidateConfig, Election, Fleet, Label, Status, Timing};
 
 use crate::place::{BenchStore, Kind};
-use crate::proc;
+use crate::proc::{self, OwnProcess};
 
 /// How many elections, and how.
 #[derive(Args)]
@@ -57,16 +57,8 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     Ok(())
 }
 
-/// A process that campaigns; it ends with this.
-struct Campaigner(Child);
-
-impl Drop for Campaigner {
-    fn drop(&mut self) {
-        // One that has ended already needs neither.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// A process that campaigns.
+struct Campaigner(OwnProcess);
 
 impl Campaigner {
     /// Starts it, and returns when it leads in all elections, or waits in all.
@@ -75,16 +67,14 @@ impl Campaigner {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["elections", "--campaign", &elections.to_string(), "--lease", &options.lease.to_string()]);
         command.args(apart.then_some("--apart")).env("PRIMACY_STORE", url);
-        let mut campaigner = Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
-        let said = campaigner.0.stdout.take().context("it has an output")?;
-        let mut line = String::new();
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(line == "ready\n", "a process with {elections} candidates ended: {line}");
+        let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut campaigner = Self(OwnProcess(process));
+        campaigner.0.await_ready()?;
         Ok((campaigner, began.elapsed()))
     }
 
     fn cpu(&self) -> Duration {
-        proc::cpu(self.0.id())
+        proc::cpu(self.0.pid())
     }
 }
 
@@ -105,7 +95,7 @@ fn measure(options: &Options, primacy: &Path, kind: Kind, elections: usize, apar
         }
         None => String::new(),
     };
-    let (pid, how) = (leader.0.id(), if apart { "apart" } else { "in a fleet" });
+    let (pid, how) = (leader.0.pid(), if apart { "apart" } else { "in a fleet" });
     Ok(format!(
         "{kind:<10} {elections:>4} elections {how:<10}: led after {led_after:.2?}; the leader {:.2} % of a core, {} threads, {} files, \
          {:.0} MB; the one that waits {:.2} %; the store {:.2} %{statements}",

@@ -1,7 +1,39 @@
 //! What processes use, from the kernel's own account: CPU time in nanoseconds, memory, threads.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
 use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// A process that this one has started, and that ends with this.
+pub(crate) struct OwnProcess(pub(crate) Child);
+
+impl OwnProcess {
+    /// Waits until it says on its standard output, which is piped, that it is ready.
+    ///
+    /// # Errors
+    /// If it says something else, or ends.
+    pub(crate) fn await_ready(&mut self) -> Result<()> {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.take().context("it has an output")?).read_line(&mut line)?;
+        ensure!(line == "ready\n", "a process of the benchmark ended: {line}");
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for OwnProcess {
+    fn drop(&mut self) {
+        // One that has ended already needs neither.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// CPU time of every thread of a process.
 pub fn cpu(pid: u32) -> Duration {

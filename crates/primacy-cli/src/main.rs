@@ -14,6 +14,7 @@ mod panics;
 mod reach;
 mod run;
 mod secret;
+mod sleep;
 mod standing;
 
 fn main() -> ExitCode {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use primacy::metrics::CandidateMetrics;
 use primacy::store::{Store, StoreError, Why};
@@ -13,9 +13,7 @@ use tokio::sync::watch;
 use crate::failure::Failure;
 use crate::output::schema::{Millis, SCHEMA};
 use crate::secret;
-
-/// Between two looks at the boot clock: the runtime's timers stand still while the machine sleeps.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::sleep::sleep_until;
 
 /// The candidate of this process.
 #[derive(Debug)]
@@ -133,6 +131,28 @@ pub(crate) enum Standing {
     Gone { why: String },
 }
 
+/// What is told of a standing, wherever it is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StandingParts<'a> {
+    pub(crate) word: &'static str,
+    pub(crate) token: Option<Token>,
+    /// When its program is told to stop, if it leads.
+    pub(crate) stop_at: Option<Instant>,
+    pub(crate) why: Option<&'a str>,
+}
+
+impl Standing {
+    pub(crate) fn parts(&self) -> StandingParts<'_> {
+        let (word, token, stop_at, why) = match self {
+            Self::Leads { token, stop_at } => ("leads", Some(*token), Some(*stop_at), None),
+            Self::Stops { token, why } => ("stops", *token, None, Some(why)),
+            Self::Waits { why } => ("waits", None, None, Some(why)),
+            Self::Gone { why } => ("gone", None, None, Some(why)),
+        };
+        StandingParts { word, token, stop_at, why: why.map(String::as_str) }
+    }
+}
+
 /// What `/leader` and `/candidate` say beside their status.
 #[derive(Debug, Serialize)]
 pub(crate) struct StandingReply {
@@ -202,20 +222,15 @@ impl CandidateSource {
 
     /// The same, as it is told.
     pub(crate) fn reply(&self, standing: &Standing) -> StandingReply {
-        let (word, token, remaining, why) = match standing {
-            Standing::Leads { token, stop_at } => ("leads", Some(*token), Some(stop_at.since(clock::now())), None),
-            Standing::Stops { token, why } => ("stops", *token, None, Some(why)),
-            Standing::Waits { why } => ("waits", None, None, Some(why)),
-            Standing::Gone { why } => ("gone", None, None, Some(why)),
-        };
+        let StandingParts { word, token, stop_at, why } = standing.parts();
         StandingReply {
             schema: SCHEMA,
             election: self.election.as_str().to_owned(),
             label: self.label.as_str().to_owned(),
             standing: word,
             token: token.map(Token::get),
-            remaining_ms: remaining.map(Millis),
-            why: why.cloned(),
+            remaining_ms: stop_at.map(|at| Millis(at.since(clock::now()))),
+            why: why.map(str::to_owned),
         }
     }
 
@@ -257,12 +272,7 @@ impl CandidateSource {
                 None => std::future::pending().await,
             }
         };
-        let stop = async {
-            match standing {
-                Standing::Leads { stop_at, .. } => tokio::time::sleep(stop_at.since(clock::now()).min(LOOK)).await,
-                _ => std::future::pending().await,
-            }
-        };
+        let stop = sleep_until(standing.parts().stop_at);
         if self.standing() != *standing {
             return;
         }

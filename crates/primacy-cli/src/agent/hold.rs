@@ -9,7 +9,7 @@ use primacy::store::{EndReason, Holder};
 use primacy::{
     Candidate, CandidateConfig, ElectionName, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock,
 };
-use primacy_core::hold::{Cause, Context, Effect, Event, Hold, News, Span};
+use primacy_core::hold::{Cause, Context, Effect, Event, Hold, HoldStage, News, Span};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -17,6 +17,7 @@ use super::proof::Proof;
 use super::rights::Caller;
 use super::wire::{Channel, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText};
 use super::{Agent, Refusal, election};
+use crate::sleep::sleep_until;
 use crate::standing::{CandidateSource, CandidateState, CurrentLeadership};
 
 /// A program that waits and does not read is hung up on after two leases, and not before this.
@@ -30,9 +31,6 @@ const SURPLUS: u64 = 64;
 
 /// How many frames that have come are heard before something is done because of the time.
 const HEARD_FIRST: usize = 64;
-
-/// Between two looks at the boot clock: the runtime's timers stand still while the machine sleeps.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves a program that wants to hold a leadership, until nothing is left of it.
 ///
@@ -166,16 +164,7 @@ struct Served {
 struct Guard {
     phases: watch::Receiver<Phase>,
     deadline: Instant,
-    heard: Heard,
     leadership: Leadership,
-}
-
-/// What the hold has heard of a leadership's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Nothing,
-    Draining,
-    Ended,
 }
 
 /// How a candidate waits, as it is told.
@@ -224,15 +213,13 @@ impl Served {
                     self.is_proven = true;
                     Woken::Event(Event::Proven)
                 }
-                goes_on = changed(&mut self.guard) => Woken::Phase(goes_on),
+                goes_on = changed(&mut self.guard), if self.core.stage() != Some(HoldStage::Ended) => Woken::Phase(goes_on),
                 elected = self.candidate.elected(), if self.guard.is_none() => match elected {
                     Ok(leadership) => Woken::Elected(leadership),
                     Err(reason) => Woken::Stopped(reason),
                 },
-                changed = self.status.changed(), if self.guard.is_none() && changed_matters(&self.status) => {
-                    drop(changed);
-                    Woken::Status
-                }
+                // One whose sender has gone is told by the end of the candidate.
+                Ok(()) = self.status.changed(), if self.guard.is_none() => Woken::Status,
                 ending = is_ending.wait_for(|ends| *ends), if !ends => {
                     drop(ending);
                     Woken::Ending
@@ -346,7 +333,7 @@ impl Served {
         self.told.send_replace(span.stop_at - self.slack);
         let (phases_told, told) = (leadership.phases(), self.told.subscribe());
         self.led.send_replace(Some(CurrentLeadership { token, phases: phases_told, told: Some(told) }));
-        self.guard = Some(Guard { phases, deadline: until, heard: Heard::Nothing, leadership });
+        self.guard = Some(Guard { phases, deadline: until, leadership });
         info!(election = %self.election, %token, "{} leads", self.who);
         self.step(Event::Elected { token, span });
     }
@@ -364,14 +351,11 @@ impl Served {
             }
             Phase::Draining { reason, by } => Event::Draining { reason, by },
             // Of phases that follow each other closely only the last is seen.
-            Phase::Overdue { reason } if guard.heard == Heard::Nothing => Event::Draining { reason, by: clock::now() },
+            Phase::Overdue { reason } if self.core.stage() == Some(HoldStage::Leading) => {
+                Event::Draining { reason, by: clock::now() }
+            }
             _ => return,
         };
-        match &event {
-            Event::Ended(_) => guard.heard = Heard::Ended,
-            Event::Draining { .. } => guard.heard = Heard::Draining,
-            _ => {}
-        }
         self.step(event);
     }
 
@@ -490,23 +474,10 @@ async fn said(channel: &mut Option<Channel>) -> Event {
     }
 }
 
-/// Returns at the next phase of the leadership; `false` if there will be none. Never, if it has ended.
+/// Returns at the next phase of the leadership; `false` if there will be none.
 async fn changed(guard: &mut Option<Guard>) -> bool {
     match guard {
-        Some(guard) if guard.heard != Heard::Ended => guard.phases.changed().await.is_ok(),
-        _ => std::future::pending().await,
-    }
-}
-
-/// A status whose sender has gone is told by the end of the candidate.
-fn changed_matters(status: &watch::Receiver<Status>) -> bool {
-    status.has_changed().is_ok()
-}
-
-/// Returns when the point has passed, or a little earlier.
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep(due.since(clock::now()).min(LOOK)).await,
+        Some(guard) => guard.phases.changed().await.is_ok(),
         None => std::future::pending().await,
     }
 }

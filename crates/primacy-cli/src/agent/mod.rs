@@ -5,6 +5,7 @@
 //! it does.
 
 mod hold;
+mod peer_process;
 mod proof;
 mod questions;
 mod rights;
@@ -16,24 +17,25 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Group, geteuid};
+use nix::unistd::geteuid;
 use primacy::peers::local_socket::{self, SocketFile};
 use primacy::{ElectionName, Fleet, Label, Token, clock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::cli::agent::{AgentArgs, AgentCommand};
 use crate::cli::{Common, names, store_url};
-use crate::failure::{Failure, code};
+use crate::failure::Failure;
 use crate::http::HttpListener;
 use crate::output::Output;
 use crate::panics;
@@ -75,6 +77,7 @@ struct Agent {
     candidates: Arc<Candidates>,
     /// Those of programs, by the numbers of their connections.
     holds: RefCell<BTreeMap<u64, HoldFrame>>,
+    connections_max: usize,
     /// How many connections each user has.
     connections: RefCell<BTreeMap<u32, usize>>,
     observations: Observations,
@@ -117,16 +120,14 @@ impl Refusal {
 }
 
 /// `primacy agent`, and what belongs to it.
-pub(crate) fn run(args: &AgentArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))?;
+pub(crate) fn run(args: &AgentArgs, common: &Common, runtime: &Runtime, output: &mut Output) -> Result<u8, Failure> {
     let local = tokio::task::LocalSet::new();
     match &args.command {
-        Some(AgentCommand::List) => local.block_on(&runtime, questions::list(args.socket.clone(), output)),
+        Some(AgentCommand::List) => local.block_on(runtime, questions::list(args.socket.clone(), output)),
         Some(AgentCommand::Check) => check(args, output),
         None => {
             panics::end_the_process();
-            local.block_on(&runtime, serve(args, common))
+            local.block_on(runtime, serve(args, common))
         }
     }
 }
@@ -170,11 +171,11 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     // Before anybody may know that it listens.
     let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
     let mut reloads = SignalStream::take(&[Signal::SIGHUP]).map_err(failed)?;
-    raise_open_files();
+    let connections_max = raise_open_files();
     let (listener, place, _file) = match service::socket()? {
         Some(listener) => (listener, "the socket of the service manager".to_owned(), None),
         None => {
-            let (listener, file) = listen(&path, settings.group.as_deref())?;
+            let (listener, file) = listen(&path, settings.group)?;
             (listener, path.display().to_string(), Some(file))
         }
     };
@@ -192,6 +193,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         started_with: settings.clone(),
         settings: RefCell::new(settings),
         holds: RefCell::default(),
+        connections_max,
         connections: RefCell::default(),
         observations: Observations::default(),
         lists: Semaphore::new(LISTS_MAX),
@@ -254,7 +256,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
 }
 
 /// Listens at this path, for its user and this group.
-fn listen(path: &PathBuf, group: Option<&str>) -> Result<(UnixListener, SocketFile), Failure> {
+fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFile), Failure> {
     let failed = |why: String| Failure::unavailable(why).with("choose another place with --socket");
     let path = &std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
     if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
@@ -271,22 +273,21 @@ fn listen(path: &PathBuf, group: Option<&str>) -> Result<(UnixListener, SocketFi
     let mode = if group.is_some() { MODE & 0o700 } else { MODE };
     let bound = local_socket::bind(path, mode).map_err(|error| failed(error.to_string()))?;
     if let Some(group) = group {
-        let known = Group::from_name(group).ok().flatten().map(|group| group.gid);
-        let gid = known.or_else(|| group.parse().ok().map(Gid::from_raw));
-        let changed = gid.ok_or_else(|| std::io::Error::other("there is no such group"));
-        let changed = changed.and_then(|gid| std::os::unix::fs::lchown(path, None, Some(gid.as_raw())));
+        let changed = std::os::unix::fs::lchown(path, None, Some(group));
         let changed = changed.and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(MODE)));
         changed.map_err(|error| failed(format!("the socket cannot be given to the group {group}: {error}")))?;
     }
     Ok(bound)
 }
 
-/// As many open files as the system lets this process have: each program takes one or two.
-fn raise_open_files() {
+/// Takes as many open files as the system lets this process have. Returns how many connections these are enough for.
+fn raise_open_files() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         debug!(%error, "the limit of open files stays as it is");
     }
+    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+    CONNECTIONS_MAX.min(files.unwrap_or(usize::MAX) / (FILES_OF_CONNECTION + 1))
 }
 
 /// Reads the configuration again. What holds goes on as it is; what comes is judged by the new one.
@@ -391,8 +392,7 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn take(agent: &'a Agent, caller: &Caller) -> Result<Self, Refusal> {
-        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
-        let most = CONNECTIONS_MAX.min(files.unwrap_or(usize::MAX) / (FILES_OF_CONNECTION + 1));
+        let most = agent.connections_max;
         let mut connections = agent.connections.borrow_mut();
         let all: usize = connections.values().sum();
         let own = connections.get(&caller.uid).copied().unwrap_or(0);

@@ -2,15 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
+use super::peer_process::PeerProcess;
 use super::rights::Caller;
 use super::wire::ProofKind;
 
@@ -20,10 +19,10 @@ pub(super) enum Proof {
     /// Nothing.
     None,
     /// That a process, which this is the file of, is dead.
-    Process(AsyncFd<OwnedFd>),
+    Process(AsyncFd<PeerProcess>),
     /// That a control group, whose events these are, is empty, and the process that has connected is dead: a process that was moved
     /// to another group works on.
-    Cgroup { events: AsyncFd<File>, process: AsyncFd<OwnedFd> },
+    Cgroup { events: AsyncFd<File>, process: AsyncFd<PeerProcess> },
 }
 
 impl Proof {
@@ -46,7 +45,7 @@ impl Proof {
                     caller.pid.ok_or("the process is in another PID namespace: its control group is not known")?;
                 let events = events(pid)?;
                 // What was read was that of this process, and not of a later one with its number.
-                if is_readable(&process) {
+                if !process.lives() {
                     return Err("the process has ended".to_owned());
                 }
                 let failed = |error: io::Error| format!("the control group cannot be watched: {error}");
@@ -82,14 +81,9 @@ fn watch<T: AsRawFd>(file: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(file, interest)
 }
 
-/// The file of the process that has connected.
-fn process(stream: &UnixStream) -> Result<OwnedFd, String> {
-    getsockopt(&stream.as_fd(), sockopt::PeerPidfd)
+fn process(stream: &UnixStream) -> Result<PeerProcess, String> {
+    PeerProcess::of(stream)
         .map_err(|error| format!("the system tells no file of the process (Linux 6.5 or later does): {error}"))
-}
-
-fn is_readable(fd: &OwnedFd) -> bool {
-    poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 async fn empty(events: &mut AsyncFd<File>) -> io::Result<()> {

@@ -1,13 +1,13 @@
 //! Who may hold a leadership through the agent, and who may give orders: by the user at the other end of the socket.
 
 use std::fmt;
-use std::os::fd::AsFd as _;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Group, User, geteuid};
+use primacy::select::Pattern;
 use primacy::{ElectionName, Timing};
 use tokio::net::UnixStream;
+
+use super::peer_process::PeerProcess;
 
 /// Who is at the other end of a connection: whose process has connected, as the kernel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +55,10 @@ impl fmt::Display for Caller {
 
 /// The further groups of the process that has connected, as the kernel says; none if it does not say which process that is.
 fn further_groups(stream: &UnixStream, pid: i32) -> Vec<u32> {
-    let Ok(process) = getsockopt(&stream.as_fd(), sockopt::PeerPidfd) else { return Vec::new() };
+    let Ok(process) = PeerProcess::of(stream) else { return Vec::new() };
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return Vec::new() };
     // What was read was about this process, and not about a later one with its number.
-    let is_dead = poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0);
-    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).filter(|_| !is_dead);
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).filter(|_| process.lives());
     groups.unwrap_or_default().split_whitespace().filter_map(|gid| gid.parse().ok()).collect()
 }
 
@@ -78,21 +77,32 @@ impl Subject {
     /// # Errors
     /// If there is no such user or group on this host.
     pub(super) fn read(text: &str) -> Result<Self, String> {
-        let unknown = |what: &str, name: &str| format!("there is no {what} '{}' on this host", name.escape_debug());
         if let Some(name) = text.strip_prefix('@') {
-            let known = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
-            return known.or_else(|| name.parse().ok()).map(Self::Group).ok_or_else(|| unknown("group", name));
+            return group(name).map(Self::Group);
         }
         let known = User::from_name(text).ok().flatten().map(|user| user.uid.as_raw());
         known.or_else(|| text.parse().ok()).map(Self::User).ok_or_else(|| unknown("user", text))
     }
 }
 
+/// The number of a group, by name or number.
+///
+/// # Errors
+/// If there is no such group on this host.
+pub(super) fn group(name: &str) -> Result<u32, String> {
+    let known = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
+    known.or_else(|| name.parse().ok()).ok_or_else(|| unknown("group", name))
+}
+
+fn unknown(what: &str, name: &str) -> String {
+    format!("there is no {what} '{}' on this host", name.escape_debug())
+}
+
 /// What the agent does in the elections whose names fit a pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     /// A name, in which one `*` stands for any characters.
-    pub(super) pattern: String,
+    pub(super) pattern: Pattern,
     /// The timing of its candidates.
     pub(super) timing: Timing,
     /// Who may hold the leadership; `None`: all who reach the socket.
@@ -104,21 +114,12 @@ pub(super) struct Rule {
 impl Rule {
     /// Whether it is about this election.
     pub(super) fn fits(&self, election: &ElectionName) -> bool {
-        self.fits_text(election.as_str())
+        self.pattern.fits_name(election.as_str())
     }
 
-    /// Whether it is about all that fits this pattern.
-    pub(super) fn covers(&self, pattern: &str) -> bool {
-        self.fits_text(pattern)
-    }
-
-    fn fits_text(&self, name: &str) -> bool {
-        match self.pattern.split_once('*') {
-            None => self.pattern == name,
-            Some((first, last)) => {
-                name.len() >= first.len() + last.len() && name.starts_with(first) && name.ends_with(last)
-            }
-        }
+    /// Whether it is about all that fits the other's pattern.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.pattern.covers(&other.pattern)
     }
 
     /// Whether this one may hold the leadership.

@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use primacy::select::Pattern;
 use primacy::{ElectionName, Label, Timing, TimingSettings};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::rights::{Rule, Subject};
+use super::rights::{self, Rule, Subject};
 use crate::cli::duration;
 use crate::failure::Failure;
 use crate::secret;
@@ -30,8 +31,8 @@ pub(super) struct Settings {
     pub(super) store: Option<String>,
     /// Where it listens.
     pub(super) socket: Option<PathBuf>,
-    /// The group of the socket.
-    pub(super) group: Option<String>,
+    /// The number of the group of the socket.
+    pub(super) group: Option<u32>,
     /// What it does in which elections: the first that fits counts.
     pub(super) rules: Vec<Rule>,
 }
@@ -65,7 +66,7 @@ type Wrong = (Option<Range<usize>>, String);
 impl Settings {
     /// Those of an agent that has no file: any election, for all who reach its socket.
     pub(super) fn open(timing: Timing) -> Self {
-        let rules = vec![Rule { pattern: "*".to_owned(), timing, holders: None, operators: Vec::new() }];
+        let rules = vec![Rule { pattern: any(), timing, holders: None, operators: Vec::new() }];
         Self { name: None, store: None, socket: None, group: None, rules }
     }
 
@@ -101,10 +102,10 @@ impl Settings {
             let span = section.span();
             let rule = rule(section.into_inner(), span.clone())?;
             if rules.iter().any(|before| before.pattern == rule.pattern) {
-                return Err((Some(span), format!("the election '{}' has two sections", shown(&rule.pattern))));
+                return Err((Some(span), format!("the election '{}' has two sections", rule.pattern)));
             }
-            if let Some(before) = rules.iter().find(|before| before.covers(&rule.pattern)) {
-                let (own, before) = (shown(&rule.pattern), shown(&before.pattern));
+            if let Some(before) = rules.iter().find(|before| before.covers(&rule)) {
+                let (own, before) = (&rule.pattern, &before.pattern);
                 return Err((
                     Some(span),
                     format!("'{own}' never counts, since '{before}' stands before it: put it first"),
@@ -115,9 +116,7 @@ impl Settings {
         if rules.is_empty() {
             return Err((None, "it names no election: give at least one [[election]] with its name".to_owned()));
         }
-        if let Some(group) = &file.group {
-            Subject::read(&format!("@{}", group.get_ref())).map_err(|why| (Some(group.span()), why))?;
-        }
+        let group = file.group.map(|group| rights::group(group.get_ref()).map_err(|why| (Some(group.span()), why)));
         if let Some(store) = &file.store {
             let refused = primacy::store::from_url(store.get_ref()).err();
             if let Some(error) = refused {
@@ -131,7 +130,7 @@ impl Settings {
             name: name.transpose()?,
             store: file.store.map(Spanned::into_inner),
             socket: file.socket,
-            group: file.group.map(Spanned::into_inner),
+            group: group.transpose()?,
             rules,
         })
     }
@@ -142,14 +141,18 @@ impl Settings {
     }
 }
 
+/// What every name fits.
+fn any() -> Pattern {
+    Pattern::new("*").expect("a star is a pattern")
+}
+
 fn rule(section: Section, whole: Range<usize>) -> Result<Rule, Wrong> {
     let pattern = section.name.get_ref();
     let wrong = |why: String| (Some(section.name.span()), why);
     if pattern.matches('*').count() > 1 {
         return Err(wrong(format!("name: '{}' has more than one '*'", shown(pattern))));
     }
-    // With the star it is no longer than a name, and has no characters that a name must not have.
-    ElectionName::new(pattern.clone()).map_err(|error| wrong(format!("name: {error}")))?;
+    let pattern = Pattern::new(pattern).map_err(|error| wrong(format!("name: {error}")))?;
     let span_of = |value: &Option<Spanned<String>>, what: &str| -> Result<Option<Duration>, Wrong> {
         let Some(value) = value else { return Ok(None) };
         let parsed = duration::parse(value.get_ref());
@@ -160,7 +163,7 @@ fn rule(section: Section, whole: Range<usize>) -> Result<Rule, Wrong> {
     let grace = span_of(&section.grace, "grace")?.unwrap_or(usual.grace);
     let timing = Timing::new(TimingSettings { grace, ..usual }).map_err(|error| (Some(whole), error.to_string()))?;
     Ok(Rule {
-        pattern: section.name.into_inner(),
+        pattern,
         timing,
         holders: section.holders.map(subjects).transpose()?,
         operators: subjects(section.operators.unwrap_or_default())?,

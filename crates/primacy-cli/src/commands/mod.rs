@@ -53,7 +53,7 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
         Command::Man(args) => pages::man(&args, &mut output),
         Command::Version => pages::version(&mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
-        Command::Agent(args) => agent::run(&args, common, &mut output),
+        Command::Agent(args) => runtime().and_then(|runtime| agent::run(&args, common, &runtime, &mut output)),
         Command::Peer(args) => peer::run(&args, common, &mut output),
         #[cfg(feature = "kv")]
         Command::Kv(args) => kv::run(&args, common, &mut output),

@@ -92,10 +92,7 @@ impl CandidateScrape {
     }
 
     fn remaining(&self) -> Duration {
-        match self.standing {
-            Standing::Leads { stop_at, .. } => stop_at.since(clock::now()),
-            _ => Duration::ZERO,
-        }
+        self.standing.parts().stop_at.map(|at| at.since(clock::now())).unwrap_or_default()
     }
 }
 

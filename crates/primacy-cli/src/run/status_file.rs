@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::output::schema::SCHEMA;
-use crate::standing::{CandidateSource, Standing};
+use crate::standing::{CandidateSource, Standing, StandingParts};
 
 /// Between two attempts to write the file.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -114,12 +114,7 @@ async fn follow(path: &Path, candidate: &CandidateSource, mut ended: oneshot::Re
 
 /// Writes it whole, so that nobody reads a half.
 fn write(path: &Path, candidate: &CandidateSource, standing: &Standing) -> io::Result<()> {
-    let (word, token, stop_at, why) = match standing {
-        Standing::Leads { token, stop_at } => ("leads", Some(*token), Some(*stop_at), None),
-        Standing::Stops { token, why } => ("stops", *token, None, Some(why)),
-        Standing::Waits { why } => ("waits", None, None, Some(why)),
-        Standing::Gone { why } => ("gone", None, None, Some(why)),
-    };
+    let StandingParts { word, token, stop_at, why } = standing.parts();
     let status = FileStatus {
         schema: SCHEMA,
         election: candidate.election().as_str().to_owned(),
@@ -129,7 +124,7 @@ fn write(path: &Path, candidate: &CandidateSource, standing: &Standing) -> io::R
         stop_ns: stop_at.map(clock::to_boot_nanos),
         boot_id: fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned()),
         pid: std::process::id(),
-        why: why.cloned(),
+        why: why.map(str::to_owned),
     };
     let mut text = serde_json::to_vec_pretty(&status).map_err(io::Error::other)?;
     text.push(b'\n');

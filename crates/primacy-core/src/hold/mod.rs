@@ -172,13 +172,17 @@ struct Lead {
     read_by: Instant,
     /// When it stops by what it was told last, and the number of that frame.
     last: (u64, Instant),
-    stage: Stage,
+    stage: HoldStage,
 }
 
+/// How far a leadership is whose guard the agent has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Stage {
+pub enum HoldStage {
+    /// It lasts.
     Leading,
+    /// The work must stop.
     Draining,
+    /// The candidate believes no more. The program may.
     Ended,
 }
 
@@ -216,13 +220,13 @@ impl Hold {
             }
             Event::Elected { token, span } => self.elected(token, span, cx),
             Event::Extended(span) => {
-                if let Some(Lead { token, stage: Stage::Leading, .. }) = self.lead {
+                if let Some(Lead { token, stage: HoldStage::Leading, .. }) = self.lead {
                     self.tell(News::Extended { token, span }, cx);
                 }
             }
             Event::Draining { reason, by } => {
                 if let Some(lead) = &mut self.lead {
-                    lead.stage = Stage::Draining;
+                    lead.stage = HoldStage::Draining;
                     let (token, by) = (lead.token, by.min(lead.deadline));
                     self.tell_now(News::Draining { token, reason, by }, cx);
                 }
@@ -253,12 +257,12 @@ impl Hold {
         match &self.lead {
             Some(lead) if !self.is_connected => Some(lead.deadline),
             // It is to hear of its loss before it may lead again.
-            Some(lead) if lead.stage == Stage::Ended && self.read < self.told => {
+            Some(lead) if lead.stage == HoldStage::Ended && self.read < self.told => {
                 Some(lead.deadline.max(self.told_at + self.patience))
             }
-            Some(lead) if lead.stage == Stage::Ended => Some(lead.deadline),
+            Some(lead) if lead.stage == HoldStage::Ended => Some(lead.deadline),
             Some(lead) => {
-                let must_read = lead.stage == Stage::Leading && self.read < self.told;
+                let must_read = lead.stage == HoldStage::Leading && self.read < self.told;
                 must_read.then_some(lead.read_by)
             }
             None => self.is_connected.then(|| self.told_at + self.patience),
@@ -275,6 +279,11 @@ impl Hold {
         self.lead.as_ref().map(|lead| lead.token)
     }
 
+    /// How far that leadership is.
+    pub fn stage(&self) -> Option<HoldStage> {
+        self.lead.as_ref().map(|lead| lead.stage)
+    }
+
     /// Whether the program is connected.
     pub const fn is_connected(&self) -> bool {
         self.is_connected
@@ -287,13 +296,14 @@ impl Hold {
             return;
         }
         let last = (self.told + 1, span.stop_at);
-        self.lead = Some(Lead { token, deadline: span.deadline, read_by: span.stop_at, last, stage: Stage::Leading });
+        self.lead =
+            Some(Lead { token, deadline: span.deadline, read_by: span.stop_at, last, stage: HoldStage::Leading });
         self.tell_now(News::Elected { token, span }, cx);
     }
 
     fn ended(&mut self, reason: EndReason, cx: &mut Context<'_>) {
         let Some(lead) = &mut self.lead else { return };
-        lead.stage = Stage::Ended;
+        lead.stage = HoldStage::Ended;
         let token = lead.token;
         self.tell_now(News::Lost { token, reason }, cx);
         if self.planted.is(Flaw::ReleasesWhenEnded) {
@@ -379,7 +389,7 @@ impl Hold {
             return;
         }
         match &self.lead {
-            Some(lead) if !self.is_connected || lead.stage == Stage::Ended => {
+            Some(lead) if !self.is_connected || lead.stage == HoldStage::Ended => {
                 self.release(Cause::Passed, cx);
                 // One that has not heard of its loss is not to be elected again.
                 if self.is_connected && self.read < self.told {

@@ -37,15 +37,25 @@ impl Pattern {
 
     /// Whether `label` is meant.
     pub fn fits(&self, label: &Label) -> bool {
-        let (pattern, label) = (self.0.as_str().as_bytes(), label.as_str().as_bytes());
+        self.fits_name(label.as_str())
+    }
+
+    /// Whether all that fits the other pattern fits this one, too, as far as their texts show.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.fits(&other.0)
+    }
+
+    /// Whether this name is meant, of an election or in a certificate.
+    pub fn fits_name(&self, name: &str) -> bool {
+        let (pattern, name) = (self.0.as_str().as_bytes(), name.as_bytes());
         let (mut at, mut seen) = (0, 0);
-        // The last star, and where in the label what follows it was tried: only that one ever has to take more.
+        // The last star, and where in the name what follows it was tried: only that one ever has to take more.
         let mut star: Option<(usize, usize)> = None;
-        while seen < label.len() {
+        while seen < name.len() {
             if pattern.get(at) == Some(&b'*') {
                 star = Some((at, seen));
                 at += 1;
-            } else if pattern.get(at) == Some(&label[seen]) {
+            } else if pattern.get(at) == Some(&name[seen]) {
                 (at, seen) = (at + 1, seen + 1);
             } else if let Some((of_star, tried)) = star {
                 star = Some((of_star, tried + 1));

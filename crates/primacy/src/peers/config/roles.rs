@@ -3,21 +3,11 @@
 use std::str::FromStr;
 
 pub use primacy_core::quorum::Role;
+use primacy_core::select::Pattern;
 
 /// The names of certificates, for which `*` stands for any characters: `operator`, `operator-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamePattern(String);
-
-impl NamePattern {
-    fn fits(&self, name: &str) -> bool {
-        match self.0.split_once('*') {
-            None => self.0 == name,
-            Some((first, last)) => {
-                name.len() >= first.len() + last.len() && name.starts_with(first) && name.ends_with(last)
-            }
-        }
-    }
-}
+pub struct NamePattern(Pattern);
 
 /// Why this is no pattern of names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +20,8 @@ impl FromStr for NamePattern {
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.*".contains(c);
         let is_right = (1..=63).contains(&text.len()) && text.chars().all(fits) && text.matches('*').count() <= 1;
-        if is_right { Ok(Self(text.to_owned())) } else { Err(PatternError(primacy_core::ids::escape(text))) }
+        let pattern = Pattern::new(text).ok().filter(|_| is_right);
+        pattern.map(Self).ok_or_else(|| PatternError(primacy_core::ids::escape(text)))
     }
 }
 
@@ -47,7 +38,8 @@ pub struct RoleNames {
 
 impl Default for RoleNames {
     fn default() -> Self {
-        let both = |name: &str| vec![NamePattern(name.to_owned()), NamePattern(format!("{name}-*"))];
+        let pattern = |text: String| text.parse().expect("a word, or one with a star, is a pattern");
+        let both = |name: &str| vec![pattern(name.to_owned()), pattern(format!("{name}-*"))];
         Self { operators: both("operator"), observers: both("observer") }
     }
 }
@@ -55,7 +47,7 @@ impl Default for RoleNames {
 impl RoleNames {
     /// That of a certificate with this name, which is not that of a voter.
     pub(crate) fn role(&self, name: &str) -> Role {
-        let is_one = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.fits(name));
+        let is_one = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.0.fits_name(name));
         if is_one(&self.operators) {
             Role::Operator
         } else if is_one(&self.observers) {
@@ -72,7 +64,7 @@ mod tests {
 
     #[test]
     fn patterns_have_one_star_at_most() {
-        let fits = |pattern: &str, name: &str| pattern.parse::<NamePattern>().expect(pattern).fits(name);
+        let fits = |pattern: &str, name: &str| pattern.parse::<NamePattern>().expect(pattern).0.fits_name(name);
         assert!(fits("*", "anything") && fits("ops-*", "ops-1") && fits("*.ops", "a.ops") && fits("a*c", "abc"));
         assert!(!fits("ops-*", "ops") && !fits("a*a", "a") && !fits("ops", "ops-1"));
         for wrong in ["", "a**", "*a*", "Ops", "a b", &"x".repeat(64)] {
