@@ -7,27 +7,28 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, GroupStatus, Instant, Leadership, Phase, Status, StopReason, Timing, Trouble, clock};
+use primacy::{Candidate, Instant, Leadership, Phase, StopReason, Timing, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
 use crate::output::logging;
-use crate::output::span::span;
 use crate::panics;
 use crate::standing::{CandidateSource, CandidateState, Candidates, CurrentLeadership};
 
 use super::command_poll::{CommandPoll, PolledCommand};
+use super::next_warden::next_warden;
 use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses};
-use super::setbacks::{Next, Setbacks};
+use super::setbacks::Setbacks;
 use super::signals::{self, Signals};
 use super::status_file::StatusFile;
 use super::tell;
+use super::waiting::{changed, first_trouble, has_looked, in_vain, wait_for};
 use super::warden_handle::{AttachedWarden, IdleWarden};
 use super::wire::{self, Deadlines, FromWarden, ToWarden};
-use super::{IMMUNE, Job, LOST, NO_WARDEN, Patience, Refusal, UNAVAILABLE};
+use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE};
 
 /// Runs the job to its end and returns the exit code.
 pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
@@ -69,7 +70,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             Ok(warden) => warden,
             Err(error) => {
                 let how = format!("could not be started: {error}");
-                match next_warden(how, &job, &candidate, &mut signals, &mut setbacks).await {
+                match next_warden(how, &job, candidate.id(), &mut signals, &mut setbacks).await {
                     Ok(warden) => warden,
                     Err(end) => {
                         candidate.withdraw().await;
@@ -456,7 +457,7 @@ impl Runner {
         if let Some(signal) = self.ending {
             return Some(Ok(signals::exit_code(signal)));
         }
-        match next_warden(how, &self.job, &self.candidate, &mut self.signals, &mut self.setbacks).await {
+        match next_warden(how, &self.job, self.candidate.id(), &mut self.signals, &mut self.setbacks).await {
             Ok(warden) => self.warden = warden,
             Err(end) => return Some(end),
         }
@@ -468,50 +469,6 @@ impl Runner {
     }
 }
 
-/// Starts a warden after one that has failed, with a pause if there were failures before. Otherwise how the runner ends:
-/// a signal asked for it meanwhile, or no warden stays alive.
-async fn next_warden(
-    mut how: String,
-    job: &Job,
-    candidate: &Candidate,
-    signals: &mut Signals,
-    setbacks: &mut Setbacks,
-) -> Result<AttachedWarden, Result<u8, Refusal>> {
-    loop {
-        let pause = match setbacks.note(clock::now()) {
-            Next::After(pause) => pause,
-            Next::GiveUp(times) => {
-                let why = format!(
-                    "the warden process failed {times} times in a row, and {how}: look for what ends it, such as a limit of \
-                     memory or processes. This candidate takes no part any more"
-                );
-                return Err(Err(Refusal::new(NO_WARDEN, why)));
-            }
-        };
-        let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", span(pause)) };
-        warn!("the warden {how}; another is started {when}");
-        let slept = tokio::time::sleep(pause);
-        tokio::pin!(slept);
-        loop {
-            tokio::select! {
-                biased;
-                signal = signals.next() => if signals::ends(signal) {
-                    return Err(Ok(signals::exit_code(signal)));
-                },
-                () = &mut slept => break,
-            }
-        }
-        let started = match IdleWarden::start() {
-            Ok(warden) => warden.watch_over(job, candidate.id()).await,
-            Err(error) => Err(error),
-        };
-        match started {
-            Ok(warden) => return Ok(warden),
-            Err(error) => how = format!("could not be started: {error}"),
-        }
-    }
-}
-
 /// Ends the runner although some of the program lives. The lease is not given back: nothing may be dropped. A warden that
 /// is there waits for their end, and releases then.
 #[expect(clippy::disallowed_methods, reason = "no destructor may run: it would release the lease")]
@@ -520,80 +477,9 @@ fn leave_it_alive() -> ! {
     std::process::exit(i32::from(IMMUNE))
 }
 
-async fn wait_for(patience: Option<Patience>) {
-    match patience {
-        Some(Patience::For(limit)) => tokio::time::sleep(limit).await,
-        Some(Patience::Try) | None => std::future::pending().await,
-    }
-}
-
-/// Why to wait no longer, if it is time to. With `Try`, what has been found; a free lease is asked for.
-fn in_vain(status: &Status, patience: Option<Patience>, patient: bool, in_time: bool) -> Option<String> {
-    use primacy::store::Why::{self, Asking, NotLooked, Unreachable};
-    let state = |why: &Why| match why {
-        // With a short limit it has not been answered yet.
-        Asking => "it was about to ask for the free lease".to_owned(),
-        why => format!("this candidate {why}"),
-    };
-    let Status::Waiting { why, .. } = status else { return None };
-    match patience? {
-        Patience::For(limit) if !in_time && *why != NotLooked => {
-            Some(format!(" after {}: {}", span(limit).replace(".0ms", "ms"), state(why)))
-        }
-        Patience::Try if patient && matches!(why, NotLooked | Unreachable | Asking) => None,
-        Patience::Try if *why != NotLooked => Some(format!(": {}, and was told not to wait", state(why))),
-        _ => None,
-    }
-}
-
-/// Waits until the membership changes, if there is one.
-async fn changed(membership: &mut Option<watch::Receiver<GroupStatus>>) {
-    if let Some(membership) = membership
-        && membership.changed().await.is_ok()
-    {
-        return;
-    }
-    // One whose group has ended does not change any more.
-    std::future::pending().await
-}
-
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep(at.since(clock::now())).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Trouble with a store that has never answered.
-fn first_trouble(status: &Status) -> Option<Trouble> {
-    match status {
-        Status::Waiting { trouble: Some(trouble), .. } if !trouble.ever_reached => Some(trouble.clone()),
-        _ => None,
-    }
-}
-
-/// Whether the store has answered at least once.
-fn has_looked(status: &Status) -> bool {
-    !matches!(status, Status::Waiting { why: primacy::store::Why::NotLooked, .. }) && first_trouble(status).is_none()
-}
-
-#[cfg(test)]
-mod tests {
-    use primacy::store::Why;
-
-    use super::*;
-
-    #[test]
-    fn why_it_waits_no_longer_reads_well() {
-        let after = |why| {
-            let limit = Patience::For(Duration::from_millis(1));
-            in_vain(&Status::Waiting { why, leader: None, standing: None, trouble: None }, Some(limit), true, false)
-        };
-        assert_eq!(after(Why::Asking).as_deref(), Some(" after 1ms: it was about to ask for the free lease"));
-        assert_eq!(
-            after(Why::Paused).as_deref(),
-            Some(" after 1ms: this candidate waits because the election is paused")
-        );
-        assert_eq!(after(Why::NotLooked), None);
     }
 }
