@@ -14,7 +14,7 @@ use crate::output::span::span;
 pub(super) async fn next_warden(
     mut how: String,
     job: &Job,
-    candidate: CandidateId,
+    candidate: Option<CandidateId>,
     signals: &mut Signals,
     setbacks: &mut Setbacks,
 ) -> Result<AttachedWarden, Result<u8, Refusal>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, Instant, Leadership, Phase, StopReason, Timing, clock};
+use primacy::{Candidate, CandidateId, Instant, Leadership, Phase, StopReason, Timing, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -18,9 +18,10 @@ use crate::panics;
 use crate::standing::{CandidateSource, CandidateState, Candidates, CurrentLeadership};
 
 use super::command_poll::{CommandPoll, PolledCommand};
+use super::hooks::Rests;
 use super::next_warden::next_warden;
 use super::process_tree::End;
-use super::process_tree::{self, Attempt, Pauses};
+use super::process_tree::{self, Attempt, Pauses, ProcessTree};
 use super::setbacks::Setbacks;
 use super::signals::{self, Signals};
 use super::status_file::StatusFile;
@@ -29,6 +30,10 @@ use super::waiting::{changed, first_trouble, has_looked, in_vain, wait_for};
 use super::warden_handle::{AttachedWarden, IdleWarden};
 use super::wire::{self, Deadlines, FromWarden, ToWarden};
 use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE};
+
+mod hooks;
+
+use hooks::WorkEnd;
 
 /// Runs the job to its end and returns the exit code.
 pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
@@ -43,6 +48,15 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
     panics::end_the_process();
     let ended = runtime.block_on(async {
         let mut signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
+        let mut setbacks = Setbacks::default();
+        // A candidate of a program that stays warm begins only when the work has stopped.
+        let warden = match job.hooks {
+            Some(_) => match hooks::cleared(warden, &job, &mut signals, &mut setbacks).await {
+                Ok(warden) => FirstWarden::Cleared(warden),
+                Err(end) => return end,
+            },
+            None => FirstWarden::Idle(warden),
+        };
         let candidate = job
             .election
             .campaign_with(job.candidate.clone())
@@ -65,30 +79,65 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             let served = listener.serve(Arc::new(told));
             http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }
-        let mut setbacks = Setbacks::default();
-        let warden = match warden.watch_over(&job, candidate.id()).await {
+        let id = candidate.id();
+        let attached = match warden {
+            FirstWarden::Cleared(warden) => {
+                warden.tell(&ToWarden::Candidate { id: id.to_string() });
+                Ok(warden)
+            }
+            FirstWarden::Idle(warden) => attach(warden, &job, Some(id), &mut signals, &mut setbacks).await,
+        };
+        let warden = match attached {
             Ok(warden) => warden,
-            Err(error) => {
-                let how = format!("could not be started: {error}");
-                match next_warden(how, &job, candidate.id(), &mut signals, &mut setbacks).await {
-                    Ok(warden) => warden,
-                    Err(end) => {
-                        candidate.withdraw().await;
-                        return end;
-                    }
-                }
+            Err(end) => {
+                candidate.withdraw().await;
+                return end;
             }
         };
         let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
-        let job = Arc::new(job);
-        Runner { job, signals, candidate, led, http, warden, ranks, timing, ending: None, immune: false, setbacks }
-            .run()
-            .await
+        let rank = job.candidate.rank;
+        let runner = Runner {
+            job: Arc::new(job),
+            signals,
+            candidate,
+            led,
+            http,
+            warden,
+            ranks,
+            rank,
+            timing,
+            ending: None,
+            immune: false,
+            setbacks,
+            rests: Rests::default(),
+        };
+        runner.run().await
     });
     // A warden that is stopped may still be waited for in the background; nobody waits for that.
     runtime.shutdown_background();
     ended
+}
+
+/// The warden that was started before anything else.
+enum FirstWarden {
+    Idle(IdleWarden),
+    /// The work of a program that stays warm has stopped, and it knows of no candidate yet.
+    Cleared(AttachedWarden),
+}
+
+/// Tells the warden what it is for, or starts others until one listens.
+async fn attach(
+    warden: IdleWarden,
+    job: &Job,
+    id: Option<CandidateId>,
+    signals: &mut Signals,
+    setbacks: &mut Setbacks,
+) -> Result<AttachedWarden, Result<u8, Refusal>> {
+    match warden.watch_over(job, id).await {
+        Ok(warden) => Ok(warden),
+        Err(error) => next_warden(format!("could not be started: {error}"), job, id, signals, setbacks).await,
+    }
 }
 
 /// Begins to ask for the candidate's score, if a command says it.
@@ -124,6 +173,8 @@ struct Runner {
     http: Option<SocketAddr>,
     warden: AttachedWarden,
     ranks: Option<Ranks>,
+    /// How the candidate stands by preference.
+    rank: Option<Rank>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
     timing: Timing,
     /// A signal that has asked for the end.
@@ -131,6 +182,8 @@ struct Runner {
     /// Some of the program may not be killed by this user, and lives.
     immune: bool,
     setbacks: Setbacks,
+    /// How long it keeps out of the election after hooks that failed.
+    rests: Rests,
 }
 
 /// What came while the candidate waited.
@@ -158,6 +211,8 @@ enum TermEnd {
     NeverBegan,
     /// The runner was asked to end, and some of the program lives on.
     Immune,
+    /// No hook will run any more.
+    Work(WorkEnd),
 }
 
 impl Runner {
@@ -167,7 +222,7 @@ impl Runner {
                 WaitEnd::Elected(leadership) => leadership,
                 WaitEnd::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
                 WaitEnd::WardenDied => {
-                    let how = self.bury().await;
+                    let (how, _) = self.bury().await;
                     if let Some(end) = self.renew_warden(how).await {
                         return self.leave_with(end).await;
                     }
@@ -186,12 +241,12 @@ impl Runner {
                     return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
                 }
             };
-            self.led.send_replace(Some(CurrentLeadership {
-                token: leadership.token(),
-                phases: leadership.phases(),
-                told: None,
-            }));
-            let led = self.lead(&leadership).await;
+            let led = if self.job.hooks.is_some() {
+                self.lead_hooks(&leadership).await
+            } else {
+                self.tell_led(&leadership);
+                self.lead(&leadership).await
+            };
             self.led.send_replace(None);
             let token = leadership.token().get();
             // R9: the program is dead by now, and only now is the lease given back.
@@ -214,13 +269,22 @@ impl Runner {
                     }
                 }
                 TermEnd::NeverBegan => drop(leadership),
+                TermEnd::Work(end) => {
+                    if let Some(end) = self.work_over(leadership, end).await {
+                        return self.leave_with(end).await;
+                    }
+                }
                 TermEnd::WardenFailed => {
-                    let how = self.bury().await;
-                    warn!("the program was killed, since its warden died or hung");
+                    let (how, tree) = self.bury().await;
+                    match self.job.hooks {
+                        Some(_) => self.stop_work_alone(&leadership, tree).await,
+                        None => warn!("the program was killed, since its warden died or hung"),
+                    }
                     tell::giving_back(token, None);
                     drop(leadership);
                     if self.ending.is_some() {
-                        return Ok(self.leave(signals::exit_code(Signal::SIGKILL)).await);
+                        let code = if self.job.hooks.is_some() { 0 } else { signals::exit_code(Signal::SIGKILL) };
+                        return Ok(self.leave(code).await);
                     }
                     if self.job.once {
                         return Ok(self.leave(LOST).await);
@@ -232,6 +296,18 @@ impl Runner {
                 TermEnd::Immune => leave_it_alive(),
             }
         }
+    }
+
+    /// Those who ask are told of this leadership from now on.
+    fn tell_led(&self, leadership: &Leadership) {
+        let (token, phases) = (leadership.token(), leadership.phases());
+        self.led.send_replace(Some(CurrentLeadership { token, phases, told: None }));
+    }
+
+    /// From now on the candidate stands like this.
+    fn prefer(&mut self, rank: Option<Rank>) {
+        self.rank = rank;
+        self.candidate.prefer(rank);
     }
 
     /// From now on it says what happens.
@@ -294,7 +370,7 @@ impl Runner {
                 },
                 _ = status.changed() => {}
                 () = changed(&mut membership) => {}
-                rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
+                rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 () = &mut give_up, if patient => patient = false,
                 () = &mut limit, if in_time => in_time = false,
             }
@@ -343,7 +419,7 @@ impl Runner {
                             return TermEnd::Immune;
                         }
                     }
-                    Some(FromWarden::Ready | FromWarden::Started { .. }) => {}
+                    Some(_) => {}
                     None => return TermEnd::WardenFailed,
                 },
                 signal = self.signals.next() => {
@@ -358,7 +434,7 @@ impl Runner {
                         self.candidate.handle().shutdown();
                     }
                 }
-                rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
+                rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 changed = phases.changed(), if watching => {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
@@ -423,8 +499,8 @@ impl Runner {
     }
 
     /// The warden is gone or hangs: does its work. Kills the program and all that it started, and waits until they are
-    /// dead. Says how the warden ended.
-    async fn bury(&mut self) -> String {
+    /// dead. Says how the warden ended, and what was killed.
+    async fn bury(&mut self) -> (String, ProcessTree) {
         // What the score's command has started must not be taken for what the program has.
         drop(self.ranks.take());
         let how = self.warden.end_warden().await;
@@ -432,7 +508,7 @@ impl Runner {
         let mut pauses = Pauses::new();
         let mut tell_at = clock::now();
         loop {
-            let Attempt::Left { immune } = tree.kill() else { return how };
+            let Attempt::Left { immune } = tree.kill() else { return (how, tree) };
             if !immune.is_empty() {
                 if clock::now() >= tell_at {
                     tell_at = clock::now() + Duration::from_secs(60);
@@ -457,7 +533,7 @@ impl Runner {
         if let Some(signal) = self.ending {
             return Some(Ok(signals::exit_code(signal)));
         }
-        match next_warden(how, &self.job, self.candidate.id(), &mut self.signals, &mut self.setbacks).await {
+        match next_warden(how, &self.job, Some(self.candidate.id()), &mut self.signals, &mut self.setbacks).await {
             Ok(warden) => self.warden = warden,
             Err(end) => return Some(end),
         }
