@@ -340,7 +340,7 @@ impl LostHook {
     /// A kill takes no time, and `--on-lost` does: so a warden that hangs is noticed before its deadline.
     fn must_start(&mut self, timing: &Timing) {
         self.runs = false;
-        self.overrule_at = Some(clock::now() + (timing.grace() / 4).max(timing.kill() / 2));
+        self.overrule_at = Some(clock::now() + (timing.grace() / 4).max(LOOK));
     }
 
     fn phase(&mut self, phase: &Phase, timing: &Timing) {
