@@ -77,7 +77,7 @@ impl Work {
         (Self::at(Stage::Starting, grace), Act::Run(Hook::Elected))
     }
 
-    /// Nobody here knows whether the work goes on: primacy has just started, or whoever ran the hooks is dead.
+    /// Nobody here knows whether the work goes on: primacy has just started, or the process is dead that ran the hooks.
     pub(super) fn in_doubt(grace: u64, moment: Moment) -> (Self, Act) {
         Self::doubted(grace, moment, Planted::default())
     }

@@ -16,7 +16,7 @@ pub(super) enum Flaw {
     WorksOn,
     /// `--on-lost` is never killed.
     WaitsForEver,
-    /// Who takes over believes that the work has stopped.
+    /// The process that takes over believes that the work has stopped.
     TrustsTheDead,
 }
 
