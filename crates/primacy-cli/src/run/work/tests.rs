@@ -7,7 +7,8 @@ use super::*;
 /// When a program would be killed, how long a grace is, and how long it goes on, in ticks.
 const KILL_AT: u64 = 4;
 const GRACE: u64 = 2;
-const HORIZON: u64 = 12;
+/// Two tries of the warden that begin when the lease is over, two of the runner after the warden's death, and a moment.
+const HORIZON: u64 = KILL_AT + 4 * GRACE + 1;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
