@@ -274,9 +274,9 @@ pub(crate) struct RunArgs {
     /// The program and its arguments, executed directly, without a shell
     #[arg(last = true, required_unless_present_any = ["on_elected", "on_lost"], value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+    /// Last, since their headings are those of all that follows.
     #[command(flatten)]
     pub(crate) hooks: HookArgs,
-    /// Last, since their headings are those of all that follows.
     #[command(flatten)]
     preference: PreferenceArgs,
     #[command(flatten)]

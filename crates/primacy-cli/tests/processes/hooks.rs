@@ -257,8 +257,8 @@ fn a_leader_that_is_deposed_or_replaced_hands_over_and_waits_to_lead_again() {
     assert_never_two(&world);
 }
 
-#[test]
-fn an_on_elected_that_still_runs_is_dead_before_on_lost_begins() {
+/// The leadership ends in this way while `--on-elected` still runs.
+fn on_elected_is_dead_before_on_lost(end: impl Fn(&World, &Runner)) {
     let mut world = World::new();
     create(&world, "wait");
     // And so is what it has started, in a session of its own.
@@ -268,13 +268,24 @@ fn an_on_elected_that_still_runs_is_dead_before_on_lost_begins() {
     let led = world.expect("on-elected to begin", |line| line.word == "elected-start");
     let _second = start(&world, "b", LONG, &[], &[]);
     world.await_candidates(1);
-    order(&world, &["depose", "--no-wait"]);
+    end(&world, &first);
     world.expect("on-lost to begin", |line| line.word == "lost-start" && line.token == led.token);
     let left: i32 = fs::read_to_string(world.path("left")).expect("it was started").trim().parse().expect("a number");
     assert!(!lives(led.pid) && !lives(left), "on-elected went on");
     assert_eq!(elected_after(&mut world, led.token).name, "b");
-    assert!(lives(first.pid()), "it waits to lead again");
     assert_never_two(&world);
+}
+
+#[test]
+fn an_on_elected_that_still_runs_is_dead_before_on_lost_begins() {
+    on_elected_is_dead_before_on_lost(|world, _| order(world, &["depose", "--no-wait"]));
+    on_elected_is_dead_before_on_lost(|_, first| first.send(Signal::SIGTERM));
+}
+
+#[test]
+fn an_on_elected_that_still_runs_does_not_outlive_its_runner_or_warden() {
+    on_elected_is_dead_before_on_lost(|_, first| first.send(Signal::SIGKILL));
+    on_elected_is_dead_before_on_lost(|_, first| send(first.warden(), Signal::SIGKILL));
 }
 
 #[test]
@@ -482,5 +493,17 @@ fn hooks_of_a_runner_that_is_killed_at_its_start_end_with_it() {
     first.send(Signal::SIGKILL);
     await_death(warden);
     assert!(!lives(run.pid));
+    assert!(!world.path("primacy.db").exists());
+}
+
+#[test]
+fn a_runner_that_is_asked_to_end_at_its_start_takes_its_hook_along() {
+    let mut world = World::new();
+    create(&world, "wait");
+    let mut first = start(&world, "a", LONG, &[], &["wait-while=@wait"]);
+    let run = world.expect("on-lost to begin", |line| line.word == "lost-start");
+    first.send(Signal::SIGTERM);
+    assert_eq!(first.wait().code(), Some(128 + 15));
+    await_death(run.pid);
     assert!(!world.path("primacy.db").exists());
 }
