@@ -155,7 +155,7 @@ impl Common {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program while, and only while, this candidate leads
-    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
+    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN, override_usage = examples::RUN_USAGE)]
     Run(RunArgs),
     /// Show who leads, how fresh the answer is, and who waits
     #[command(after_help = examples::STATUS)]

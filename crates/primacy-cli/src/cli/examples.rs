@@ -15,6 +15,11 @@ Exit codes of all commands: 2 wrong usage, 69 the store could not be reached or 
 74 the output could not be written. Others are documented with each command.
 Durations are written 250ms, 10s, 2m, 1h or 1m 30s.";
 
+/// Either a program, or what is run in its place.
+pub(crate) const RUN_USAGE: &str = "\
+primacy run [OPTIONS] -- <CMD>...
+       primacy run [OPTIONS] --on-elected <CMD> --on-lost <CMD>";
+
 /// What fits on one screen.
 pub(crate) const RUN_SHORT: &str = "\
 Examples:
