@@ -1,6 +1,7 @@
 //! `run --on-elected --on-lost`: nobody's `--on-elected` begins before the `--on-lost` of the one before has succeeded, or before its
 //! lease is over.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -299,6 +300,67 @@ fn once_ends_with_75_when_the_leadership_is_lost() {
     assert_eq!(first.wait().code(), Some(75));
     assert_eq!(elected_after(&mut world, led.token).name, "b");
     assert_never_two(&world);
+}
+
+/// One after another, in all the ways in which a leadership ends while runner or warden lives.
+#[test]
+fn whatever_happens_to_leaders_nobody_begins_beside_another() {
+    const TIMING: &[&str] = &["--lease", "4s", "--grace", "1200ms"];
+    let mut world = World::new();
+    let run = |world: &World, name: &str| start(world, name, TIMING, &["linger=0.02"], &["linger=0.05"]);
+    let mut runners = BTreeMap::from(["a", "b", "c"].map(|name| (name, run(&world, name))));
+    let mut led = elected_after(&mut world, 0);
+    for end in ["stop", "term", "kill", "warden", "depose", "warden", "kill", "depose", "term", "stop"] {
+        world.await_candidates(2);
+        let runner = runners.get_mut(led.name.as_str()).expect("one of these");
+        match end {
+            "stop" => runner.send(Signal::SIGSTOP),
+            "term" => runner.send(Signal::SIGTERM),
+            "kill" => runner.send(Signal::SIGKILL),
+            "warden" => send(runner.warden(), Signal::SIGKILL),
+            _ => order(&world, &["depose", "--no-wait"]),
+        }
+        let next = elected_after(&mut world, led.token);
+        runner.send(Signal::SIGCONT);
+        if matches!(end, "term" | "kill") {
+            assert_eq!(runner.wait().code(), (end == "term").then_some(0));
+            *runner = run(&world, &led.name);
+        }
+        led = next;
+    }
+    assert_never_two(&world);
+}
+
+#[test]
+fn members_with_registers_hand_over_in_the_same_way() {
+    let mut world = World::new();
+    let options = &["--protocol", "registers", "--round", "1s", "--grace", "500ms"];
+    let first = start(&world, "a", options, &[], &["linger=0.1"]);
+    let led = elected_after(&mut world, 0);
+    let _second = start(&world, "b", options, &[], &["linger=0.1"]);
+    world.await_candidates(1);
+    first.send(Signal::SIGTERM);
+    assert_eq!(elected_after(&mut world, led.token).name, "b");
+    assert_never_two(&world);
+}
+
+/// As on a suspended host: the work goes on beside another's, as the manual says, and is stopped as soon as one of them goes on.
+#[test]
+fn when_runner_and_warden_go_on_after_their_lease_on_lost_is_run_at_once() {
+    let mut world = World::new();
+    let (first, second, led) = pair(&mut world, SHORT, &[], &[]);
+    let warden = first.warden();
+    first.send(Signal::SIGSTOP);
+    send(warden, Signal::SIGSTOP);
+    let next = elected_after(&mut world, led.token);
+    assert!(!world.log().iter().any(|line| line.word == "lost-start" && line.token == led.token));
+    send(warden, Signal::SIGCONT);
+    first.send(Signal::SIGCONT);
+    world.expect("on-lost to succeed", |line| line.word == "lost-done" && line.token == led.token);
+    // It stays a candidate.
+    world.await_candidates(1);
+    second.send(Signal::SIGTERM);
+    assert_eq!(elected_after(&mut world, next.token).name, "a");
 }
 
 // ---- hooks that fail ----
