@@ -67,6 +67,12 @@ impl Cli {
         let typed = matches
             .subcommand()
             .is_some_and(|(_, command)| command.value_source("store") == Some(ValueSource::CommandLine));
+        if let Command::Run(RunArgs { agent: Some(_), .. }) = &cli.command
+            && typed
+        {
+            let why = "--store is for candidates of their own; with --agent the agent has the store: leave one of them out";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, why));
+        }
         match &cli.common.store {
             Some(url) if typed && secret::is_in(url) => {
                 Err(Self::command().error(ErrorKind::ArgumentConflict, secret::REFUSED))
@@ -239,6 +245,11 @@ pub(crate) struct RunArgs {
     /// grace leaves]
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) renew: Option<Duration>,
+    /// Lead through the agent of this host, without a store [default of SOCKET: PRIMACY_AGENT, or where an agent listens]
+    ///
+    /// The agent says how long the lease and the grace are.
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "", hide_default_value = true)]
+    pub(crate) agent: Option<PathBuf>,
     /// Exit with 75 when the leadership is lost
     ///
     /// Without it the candidate waits to lead again.
@@ -298,6 +309,35 @@ impl RunArgs {
     /// What people call this candidate.
     pub(crate) fn label(&self) -> Label {
         self.name.clone().unwrap_or_else(names::default_label)
+    }
+
+    /// Refuses what cannot be had through an agent.
+    pub(crate) fn check_agent(&self) -> Result<(), Failure> {
+        if self.agent.is_none() {
+            return Ok(());
+        }
+        let of_agent = [
+            (self.lease.is_some(), "--lease"),
+            (self.grace.is_some(), "--grace"),
+            (self.renew.is_some(), "--renew"),
+            (self.protocol != ProtocolName::Lease, "--protocol"),
+        ];
+        if let Some((_, option)) = of_agent.into_iter().find(|(is_given, _)| *is_given) {
+            return Err(Failure::usage(format!(
+                "{option} is for the agent to say, in its configuration, for all who lead through it: leave {option} out"
+            )));
+        }
+        if let Some(option) = self.preference.given() {
+            return Err(Failure::usage(format!(
+                "{option} cannot be had with --agent: its candidates lead in the order in which they came"
+            )));
+        }
+        if self.http.http.is_some() {
+            return Err(Failure::usage(
+                "--http needs a store; with --agent it is the agent that tells over HTTP who leads, with its own --http",
+            ));
+        }
+        Ok(())
     }
 
     /// How it takes part, checked as a whole.

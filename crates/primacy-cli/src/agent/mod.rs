@@ -11,7 +11,7 @@ mod questions;
 mod rights;
 mod service;
 mod settings;
-mod wire;
+pub(crate) mod wire;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

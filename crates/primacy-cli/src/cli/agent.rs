@@ -11,7 +11,7 @@ use super::{duration, examples};
 use crate::failure::Failure;
 
 /// The variable that has the path of the socket.
-const SOCKET_VARIABLE: &str = "PRIMACY_AGENT";
+pub(crate) const SOCKET_VARIABLE: &str = "PRIMACY_AGENT";
 
 /// `primacy agent`.
 #[derive(Args, Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::store::{EndReason, Why};
-use primacy::{Phase, Status, Trouble};
+use primacy::{Phase, Status};
 use tracing::{error, info, warn};
 
 use super::hooks::HookEnd;
@@ -33,8 +33,8 @@ impl Waiting {
 }
 
 /// The store has not answered yet, and is tried for longer than anybody would watch in silence.
-pub(super) fn not_reached(trouble: &Trouble, wait: Duration) {
-    warn!("the store does not answer yet: {}; trying for {}", trouble.error, span(wait));
+pub(super) fn not_reached(why: &str, wait: Duration) {
+    warn!("the store does not answer yet: {why}; trying for {}", span(wait));
 }
 
 /// The leadership ends, or has ended: why, and what that means for the program. `by_warden`: its deadline has come before this

@@ -5,7 +5,7 @@
 //! deaths of its own children, and the boot clock.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
@@ -23,6 +23,7 @@ use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
 use crate::cli::http::TOKEN_VARIABLE;
 
+mod agent;
 mod hooks;
 
 use super::handover;
@@ -64,6 +65,8 @@ struct Warden {
     work: Option<Work>,
     /// The token of the last leadership.
     token: Option<u64>,
+    /// The connection by which an agent has told the last leadership. It does not end with the runner.
+    agent: Option<UnixStream>,
     farewell: bool,
     /// The runner is gone.
     alone: bool,
@@ -134,6 +137,7 @@ impl Warden {
             program: None,
             work: None,
             token: None,
+            agent: None,
             farewell: false,
             alone: false,
         };
@@ -221,9 +225,12 @@ impl Warden {
     fn listen(&mut self) -> bool {
         let mut chunk = [0; 4096];
         let connected = loop {
-            match self.socket.read(&mut chunk) {
-                Ok(0) => break false,
-                Ok(count) => self.inbox.extend_from_slice(&chunk[..count]),
+            match handover::read(&self.socket, &mut chunk) {
+                Ok((0, _)) => break false,
+                Ok((count, agent)) => {
+                    self.inbox.extend_from_slice(&chunk[..count]);
+                    self.agent = agent.map(UnixStream::from).or(self.agent.take());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break false,
@@ -251,7 +258,10 @@ impl Warden {
             ToWarden::Hello(_) => {}
             ToWarden::Clear => self.clear(),
             ToWarden::Candidate { id } => self.hello.id = Some(id),
-            ToWarden::Lead { token, term } => self.lead(token, term),
+            ToWarden::Lead { token, term, grace_ns } => {
+                self.hello.grace_ns = grace_ns;
+                self.lead(token, term);
+            }
             ToWarden::Extend(term) => {
                 if let Some(lease) = &mut self.lease {
                     // A program that was told to stop has until its own deadline, not a later one.
@@ -437,6 +447,10 @@ impl Warden {
         if !self.runner_is_dead(patience)? {
             return Ok(()); // its lease runs out by itself
         }
+        if let (Some(agent), Some(lease)) = (&mut self.agent, &self.lease) {
+            agent::give_back(agent, lease.term.token);
+            return Ok(());
+        }
         let Some(release) = self.release() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if self.lease.is_some() {
@@ -456,7 +470,7 @@ impl Warden {
 
     fn release(&self) -> Option<DeadLeaderRelease> {
         Some(DeadLeaderRelease {
-            store: store::from_url(&self.hello.store).ok()?,
+            store: store::from_url(self.hello.store.as_ref()?).ok()?,
             election: ElectionName::new(self.hello.election.clone()).ok()?,
             holder: self.hello.holder()?,
             version: self.lease.as_ref().map_or(Some(store::Version::default()), |lease| lease.term.version())?,

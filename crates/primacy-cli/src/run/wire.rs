@@ -22,12 +22,14 @@ pub(super) enum ToWarden {
         /// Its identity, in hexadecimal.
         id: String,
     },
-    /// The runner leads: start the program.
+    /// The runner leads: start the program. The connection by which an agent has told it travels with the first byte.
     Lead {
         /// The fencing token, for the program's environment.
         token: u64,
         /// Until when.
         term: Deadlines,
+        /// How long `--on-lost` may run where no lease says it, in nanoseconds.
+        grace_ns: u64,
     },
     /// The lease was renewed.
     Extend(Deadlines),
@@ -52,8 +54,9 @@ pub(super) enum ToWarden {
 /// What the warden must know before anything else happens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Hello {
-    /// The store's URL. Told here and not in the arguments, where other users could read it.
-    pub(super) store: String,
+    /// The store's URL, unless leaderships come from an agent. Told here and not in the arguments, where other users could read
+    /// it.
+    pub(super) store: Option<String>,
     /// The election.
     pub(super) election: String,
     /// The candidate's identity, in hexadecimal, if there is one yet.
@@ -64,7 +67,7 @@ pub(super) struct Hello {
     pub(super) command: Vec<Vec<u8>>,
     /// What is run instead of a program.
     pub(super) hooks: Option<Hooks>,
-    /// For how long `--on-lost` may run where no lease says it, in nanoseconds.
+    /// For how long `--on-lost` may run before there was a lease, in nanoseconds.
     pub(super) grace_ns: u64,
     /// Whether the program, or what is run instead, may gain rights.
     pub(super) rights: Rights,

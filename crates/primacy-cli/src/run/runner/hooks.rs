@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use primacy::store::EndReason;
-use primacy::{Instant, Leadership, Phase, Timing, clock};
+use primacy::{Instant, Phase, Timing, clock};
 use tracing::{error, info, warn};
 
 use crate::output::logging;
 use crate::output::span::span;
 
+use super::super::campaign::Guard;
 use super::super::hooks::{HookContext, HookEnd};
 use super::super::next_warden::next_warden;
 use super::super::process_tree::{self, Attempt, Pauses, ProcessTree};
@@ -20,7 +21,7 @@ use super::super::tell;
 use super::super::warden_handle::{AttachedWarden, IdleWarden};
 use super::super::wire::{self, Deadlines, FromWarden, ToWarden};
 use super::super::work::{Act, Hook, Moment, Work};
-use super::super::{HOOK_FAILED, Job, LOST, Refusal};
+use super::super::{HOOK_FAILED, Job, LOST, Refusal, nanos};
 use super::{Ranks, Runner, TermEnd, attach, leave_it_alive, sleep_until};
 
 /// How the work of one leadership has ended.
@@ -113,15 +114,16 @@ async fn clearing(warden: &mut AttachedWarden, job: &Job, signals: &mut Signals)
 
 impl Runner {
     /// Leads until no hook will run any more.
-    pub(super) async fn lead_hooks(&mut self, leadership: &Leadership) -> TermEnd {
+    pub(super) async fn lead_hooks(&mut self, leadership: &Guard) -> TermEnd {
         self.start_log();
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
         let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
         self.timing = timing;
-        self.warden.tell(&ToWarden::Lead { token, term: Deadlines::of(until, version, &timing) });
-        info!("this candidate leads {} with token {token}; --on-elected is run", self.job.election.name());
+        let term = Deadlines::of(until, version, &timing);
+        self.warden.lead(token, term, &timing, leadership.connection());
+        info!("this candidate leads {} with token {token}; --on-elected is run", self.job.source.election());
         self.immune = false;
         let (mut reason, mut failed, mut watching) = (None, false, true);
         let mut lost = LostHook::default();
@@ -140,8 +142,7 @@ impl Runner {
                             }
                             Hook::Elected if end != HookEnd::Killed => {
                                 failed = true;
-                                let handle = self.candidate.handle();
-                                tokio::spawn(async move { handle.resign().await });
+                                self.campaign.resign();
                             }
                             Hook::Elected => {}
                             // It tells at once whether it runs again.
@@ -170,7 +171,7 @@ impl Runner {
                     if self.ending.replace(signal).is_none() {
                         info!("{signal}: --on-lost is run");
                     }
-                    self.candidate.handle().shutdown();
+                    self.campaign.shutdown();
                 },
                 rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 changed = phases.changed(), if watching => {
@@ -187,7 +188,7 @@ impl Runner {
     }
 
     /// Gives the lease back if the work has stopped, and only then. Returns how the runner ends, if it does.
-    pub(super) async fn work_over(&mut self, leadership: Leadership, end: WorkEnd) -> Option<Result<u8, Refusal>> {
+    pub(super) async fn work_over(&mut self, leadership: Guard, end: WorkEnd) -> Option<Result<u8, Refusal>> {
         if !end.is_stopped {
             self.warden.tell(&ToWarden::Farewell);
             leave_in_doubt();
@@ -212,7 +213,7 @@ impl Runner {
         warn!("this candidate keeps out of the election for {}, since --on-elected has failed", span(rest));
         let stays_out = self.job.candidate.measured_preference.is_none();
         if stays_out {
-            self.candidate.prefer(None);
+            self.campaign.prefer(None);
         }
         let over = tokio::time::sleep(rest);
         tokio::pin!(over);
@@ -228,7 +229,7 @@ impl Runner {
                         return Some(end);
                     }
                 },
-                elected = self.candidate.elected() => match elected {
+                elected = self.campaign.elected() => match elected {
                     // It had asked before. Nothing has begun to work.
                     Ok(leadership) => drop(leadership),
                     Err(reason) => return Some(Err(Refusal::new(super::UNAVAILABLE, reason.to_string()))),
@@ -238,14 +239,14 @@ impl Runner {
             }
         }
         if stays_out {
-            self.candidate.prefer(self.rank);
+            self.campaign.prefer(self.rank);
         }
         None
     }
 
     /// The warden is gone: runs `--on-lost` in its place, and returns when the work has stopped. If it does not, the process ends.
     /// `tree` is all that the warden had started, which is dead.
-    pub(super) async fn stop_work_alone(&mut self, leadership: &Leadership, tree: ProcessTree) {
+    pub(super) async fn stop_work_alone(&mut self, leadership: &Guard, tree: ProcessTree) {
         warn!("the warden died or hung: --on-lost is run without it");
         let token = leadership.token().get();
         let phases = leadership.phases();
@@ -253,7 +254,7 @@ impl Runner {
             now: clock::boot_nanos().unwrap_or(u64::MAX),
             kill_at: clock::to_boot_nanos(kill_at(&phases.borrow())),
         };
-        let (mut work, mut act) = Work::in_doubt(self.job.grace_ns(), moment());
+        let (mut work, mut act) = Work::in_doubt(nanos(self.timing.grace()), moment());
         while let Act::Run(hook) = act {
             let end = self.run_hook(hook, token, &mut work, &tree).await;
             tell::hook_ended(hook, &end, true);
@@ -268,7 +269,7 @@ impl Runner {
     async fn run_hook(&mut self, hook: Hook, token: u64, work: &mut Work, before: &ProcessTree) -> HookEnd {
         let Some(hooks) = &self.job.hooks else { return HookEnd::NotStarted("there is none".to_owned()) };
         let context = HookContext {
-            election: self.job.election.name().as_str(),
+            election: self.job.source.election().as_str(),
             label: self.job.candidate.label.as_str(),
             rights: self.job.rights,
             token: Some(token),
