@@ -216,7 +216,7 @@ impl Driver {
 
     /// A connection on which a hold was requested, as soon as there is one; `None` when the candidate leaves.
     async fn connected(&mut self) -> Option<Channel> {
-        loop {
+        while !self.leaves {
             let asked = async {
                 tokio::time::sleep(self.pause).await;
                 ask(&self.socket, &self.election, &self.label, &self.data).await
@@ -234,10 +234,8 @@ impl Driver {
                 }
             };
             self.obey(order, None);
-            if self.leaves {
-                return None;
-            }
         }
+        None
     }
 
     /// Takes part by this connection, until that has ended, and nothing works by what it has told.

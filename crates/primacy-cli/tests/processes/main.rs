@@ -30,6 +30,7 @@ mod rights;
 mod strangers;
 mod tap;
 mod telling;
+mod through_agent;
 mod trouble;
 mod voters;
 mod wardens;
