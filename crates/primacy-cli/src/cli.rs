@@ -248,8 +248,8 @@ pub(crate) struct RunArgs {
     /// Lead through the agent of this host, without a store [default of SOCKET: PRIMACY_AGENT, or where an agent listens]
     ///
     /// The agent says how long the lease and the grace are.
-    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "", hide_default_value = true)]
-    pub(crate) agent: Option<PathBuf>,
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) agent: Option<Option<PathBuf>>,
     /// Exit with 75 when the leadership is lost
     ///
     /// Without it the candidate waits to lead again.

@@ -26,7 +26,6 @@ pub(super) enum Source {
 }
 
 /// A candidate.
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub(super) enum Campaign {
     Store(Candidate),
     Agent(AgentCandidate),

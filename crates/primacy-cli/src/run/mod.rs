@@ -177,7 +177,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let source = match args.agent {
         Some(socket) => {
             let named = || std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-            let socket = Some(socket).filter(|path| !path.as_os_str().is_empty()).or_else(named);
+            let socket = socket.or_else(named);
             Source::Agent { election: common.election.clone(), socket: socket.unwrap_or_else(agent_wire::agent_of_host) }
         }
         None => store(&candidate, common)?,

@@ -443,7 +443,7 @@ fn what_cannot_be_had_through_an_agent_is_refused_with_a_reason() {
 #[test]
 fn whatever_is_killed_or_stopped_there_are_never_two() {
     let mut world = World::new();
-    let mut agents = vec![Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT)];
+    let mut agents = [Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT)];
     let mut runners: Vec<Runner> =
         agents.iter().zip(["p", "q"]).map(|(agent, name)| start(&world, agent, name, &["ignore-term"])).collect();
     let mut led = world.expect_start_after(0);
