@@ -6,6 +6,7 @@
 mod answers;
 mod metrics;
 mod orders;
+mod page;
 mod questions;
 mod routes;
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::answers::{json, refused};
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
+use super::page;
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use crate::output::schema::SCHEMA;
 use crate::standing::{CandidateSource, Candidates, Standing};
@@ -42,6 +43,7 @@ pub(super) fn router(
     listens_on: IpAddr,
 ) -> Router {
     let routes = Router::new()
+        .merge(page::routes())
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
         .route("/v1/elections/{name}/history", get(history))
