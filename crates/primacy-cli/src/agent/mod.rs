@@ -37,13 +37,13 @@ use crate::cli::agent::{AgentArgs, AgentCommand};
 use crate::cli::{Common, names, store_url};
 use crate::failure::Failure;
 use crate::http::HttpListener;
+use crate::observed::Observations;
 use crate::output::Output;
 use crate::panics;
 use crate::run::signals::SignalStream;
 use crate::secret;
-use crate::standing::Candidates;
+use crate::standing::{Candidates, ProcessKind};
 
-use questions::Observations;
 use rights::{Caller, Rule};
 use settings::Settings;
 use wire::{Channel, Frame, HoldFrame, PROTOCOL, RefusalCode, Request, TokenText};
@@ -180,7 +180,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         }
     };
     let (end, ending) = watch::channel(false);
-    let candidates = Arc::new(Candidates::new(Arc::clone(&store)));
+    let candidates = Arc::new(Candidates::new(Arc::clone(&store), ProcessKind::Agent));
     if let Some(http) = http {
         let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
         let address = http.serve(Arc::clone(&candidates)).map_err(no_thread)?;
@@ -188,14 +188,14 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     }
     let agent = Rc::new(Agent {
         name,
-        fleet: Fleet::new(store),
+        fleet: Fleet::new(Arc::clone(&store)),
         candidates,
         started_with: settings.clone(),
         settings: RefCell::new(settings),
         holds: RefCell::default(),
         connections_max,
         connections: RefCell::default(),
-        observations: Observations::default(),
+        observations: Observations::new(store),
         lists: Semaphore::new(LISTS_MAX),
         ending,
     });

@@ -4,6 +4,8 @@
 //! answers, and who may ask and order.
 
 mod answers;
+mod doctor;
+mod events;
 mod metrics;
 mod orders;
 mod page;
@@ -30,6 +32,8 @@ use crate::cli::http::HttpArgs;
 use crate::failure::Failure;
 use crate::panics;
 use crate::standing::Candidates;
+use doctor::Doctor;
+use events::{Lasting, STREAM_LASTS};
 use orders::OrderSecret;
 use questions::Questions;
 use routes::Client;
@@ -42,7 +46,7 @@ const SHARE_OF_FILES: u64 = 4;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How many bytes the head of a request may have, and how many fields.
 const HEAD_MAX: (usize, usize) = (16 << 10, 64);
-/// How long a connection lasts, which is for one request: so no client keeps one by reading slowly.
+/// How long a connection lasts, which is for one request: so no client keeps one by reading slowly. One for a stream lasts longer.
 const CONNECTION_LASTS: Duration = Duration::from_secs(15);
 /// How long no connection is taken after one could not be.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -114,7 +118,8 @@ async fn serve(listener: TcpListener, address: SocketAddr, candidates: Arc<Candi
         Err(error) => return error!(%error, "HTTP is not served"),
     };
     let (questions, answering) = Questions::new(Arc::clone(&candidates));
-    let routes = routes::router(candidates, questions, secret, address.ip());
+    let (doctor, measuring) = Doctor::new(&candidates);
+    let routes = routes::router(candidates, questions, doctor, secret, address.ip());
     let places = Arc::new(Semaphore::new(connections_max()));
     let connections = async {
         loop {
@@ -132,7 +137,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, candidates: Arc<Candi
             }
         }
     };
-    tokio::join!(connections, answering);
+    tokio::join!(connections, answering, measuring);
 }
 
 fn connections_max() -> usize {
@@ -141,11 +146,22 @@ fn connections_max() -> usize {
 }
 
 async fn connection(stream: TcpStream, routes: Router, _place: OwnedSemaphorePermit) {
+    let lasting = Lasting::default();
+    let routes = routes.layer(Extension(lasting.clone()));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_MAX.0).max_headers(HEAD_MAX.1);
     server.keep_alive(false);
     let served = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_LASTS, served).await {
-        debug!(%error, "a connection of HTTP has failed");
+    let over = async {
+        tokio::time::sleep(CONNECTION_LASTS).await;
+        if lasting.is_for_stream() {
+            tokio::time::sleep(STREAM_LASTS).await;
+        }
+    };
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            debug!(%error, "a connection of HTTP has failed");
+        },
+        () = over => {}
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use primacy::store::Snapshot;
-use primacy::{ElectionName, Instant, clock};
+use primacy::{ElectionName, Instant, Token, clock};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{json, refused};
@@ -16,9 +16,9 @@ use super::metrics::{self, Said};
 use super::orders;
 use crate::failure::Failure;
 use crate::order::RemoteOrder;
-use crate::output::schema::{List, Millis, SCHEMA, State};
+use crate::output::schema::{List, Millis, PastTerm, SCHEMA, State};
 use crate::reach::{Answer, ElectionView, PastLeaderships, Reach, aged};
-use crate::standing::Candidates;
+use crate::standing::{Candidates, ProcessKind};
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);
@@ -27,7 +27,7 @@ const SPARED: Duration = Duration::from_secs(1);
 /// How long the store may take for all of an answer.
 const WITHIN: Duration = Duration::from_secs(3);
 /// How long a client waits, behind others too.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How many clients wait at once, those with questions and those with orders.
 const WAITING_MAX: usize = 64;
 const ORDERS_MAX: usize = 8;
@@ -56,12 +56,15 @@ pub(super) enum Question {
 pub(super) struct Unanswered;
 
 /// What waits for its turn.
-struct Asked<T> {
-    what: T,
-    tell: oneshot::Sender<Response>,
+pub(super) struct Asked<T, A = Response> {
+    pub(super) what: T,
+    pub(super) tell: oneshot::Sender<A>,
     /// Its client waits until then.
     until: Instant,
 }
+
+/// Which leaderships a client of an election's events has missed: from this token on. The oldest first.
+type Missed = Asked<(ElectionName, Token), Result<Vec<PastTerm>, Failure>>;
 
 /// Brings questions and orders to the task that asks the store.
 #[derive(Clone)]
@@ -69,13 +72,23 @@ pub(super) struct Questions {
     questions: mpsc::Sender<Asked<Question>>,
     /// Who only asks takes no place from who orders.
     orders: mpsc::Sender<Asked<(ElectionName, RemoteOrder)>>,
+    missed: mpsc::Sender<Missed>,
+}
+
+/// What has come to that task.
+struct Inbox {
+    questions: mpsc::Receiver<Asked<Question>>,
+    orders: mpsc::Receiver<Asked<(ElectionName, RemoteOrder)>>,
+    missed: mpsc::Receiver<Missed>,
 }
 
 impl Questions {
     /// With the task, which never ends before all of these are gone.
     pub(super) fn new(candidates: Arc<Candidates>) -> (Self, impl Future<Output = ()> + use<>) {
         let ((questions, asked), (orders, ordered)) = (mpsc::channel(WAITING_MAX), mpsc::channel(ORDERS_MAX));
-        (Self { questions, orders }, answer(candidates, asked, ordered))
+        let (missed, unheard) = mpsc::channel(WAITING_MAX);
+        let inbox = Inbox { questions: asked, orders: ordered, missed: unheard };
+        (Self { questions, orders, missed }, answer(candidates, inbox))
     }
 
     /// The answer.
@@ -85,6 +98,14 @@ impl Questions {
     pub(super) async fn ask(&self, question: Question) -> Result<Response, Unanswered> {
         let patience = if question == Question::Metrics { WITHIN } else { PATIENCE };
         wait(&self.questions, question, patience).await
+    }
+
+    /// The leaderships of an election that have ended, from the one with this token on, the oldest first.
+    ///
+    /// # Errors
+    /// If there is no answer in time.
+    pub(super) async fn ended_since(&self, election: ElectionName, since: Token) -> Result<Vec<PastTerm>, Unanswered> {
+        wait(&self.missed, (election, since), PATIENCE).await?.map_err(|_| Unanswered)
     }
 
     /// The answer to an order.
@@ -97,7 +118,15 @@ impl Questions {
 /// An order's turn comes early enough for it to end before its client gives up, or nothing is done.
 const BUSY: &str = "too many order at once, and nothing was changed: order again";
 
-async fn wait<T>(queue: &mpsc::Sender<Asked<T>>, what: T, patience: Duration) -> Result<Response, Unanswered> {
+/// The answer to what is put into this queue.
+///
+/// # Errors
+/// If there is none in time.
+pub(super) async fn wait<T, A>(
+    queue: &mpsc::Sender<Asked<T, A>>,
+    what: T,
+    patience: Duration,
+) -> Result<A, Unanswered> {
     let (tell, told) = oneshot::channel();
     let asked = Asked { what, tell, until: clock::now() + patience };
     queue.try_send(asked).map_err(|_| Unanswered)?;
@@ -200,6 +229,10 @@ impl Asker {
     /// What the store says of the elections of this process.
     async fn said(&mut self) -> Option<BTreeMap<ElectionName, Said>> {
         let elections = self.candidates.elections();
+        if self.candidates.kind() == ProcessKind::Voter {
+            let (list, _) = self.list(&ElectionName::default()).await.ok()?;
+            return Some(list.into_iter().map(|seen| (seen.election.clone(), (Some(seen), None))).collect());
+        }
         let first = elections.first()?;
         if elections.len() == 1 {
             let (view, _) = self.view(first).await.ok()?;
@@ -220,6 +253,10 @@ impl Asker {
         let elections = self.candidates.elections();
         let location = self.candidates.store().location();
         let (states, age) = match (elections.first(), elections.len()) {
+            (None, _) if self.candidates.kind() == ProcessKind::Voter => {
+                let (list, age) = self.list(&ElectionName::default()).await?;
+                (list.iter().map(|snapshot| State::of(&snapshot.election, Some(snapshot))).collect(), age)
+            }
             (None, _) => (Vec::new(), Duration::ZERO),
             (Some(only), 1) => {
                 let (seen, reach) = self.view(only).await?;
@@ -232,6 +269,13 @@ impl Asker {
             }
         };
         Ok(json(&List { schema: SCHEMA, store: location, answer_age_ms: Millis(age), elections: states }))
+    }
+
+    async fn ended_since(&mut self, election: &ElectionName, since: Token) -> Result<Vec<PastTerm>, Failure> {
+        let (past, reach) = self.past(election).await?;
+        let terms = past.history(reach, HISTORY_MAX).terms;
+        let missed = |term: &PastTerm| term.has_ended() && term.token() >= since.get();
+        Ok(terms.into_iter().rev().filter(missed).collect())
     }
 
     async fn tell_of(&mut self, question: Question) -> Response {
@@ -250,11 +294,7 @@ impl Asker {
     }
 }
 
-async fn answer(
-    candidates: Arc<Candidates>,
-    mut asked: mpsc::Receiver<Asked<Question>>,
-    mut ordered: mpsc::Receiver<Asked<(ElectionName, RemoteOrder)>>,
-) {
+async fn answer(candidates: Arc<Candidates>, mut inbox: Inbox) {
     let mut asker = Asker {
         candidates,
         reach: None,
@@ -268,7 +308,7 @@ async fn answer(
         // Who asked may have gone, before an answer is looked for or after.
         tokio::select! {
             biased;
-            Some(Asked { what: (election, order), tell, until }) = ordered.recv() => {
+            Some(Asked { what: (election, order), tell, until }) = inbox.orders.recv() => {
                 if tell.is_closed() {
                     continue;
                 }
@@ -284,7 +324,13 @@ async fn answer(
                 };
                 drop(tell.send(told));
             }
-            Some(Asked { what, tell, .. }) = asked.recv() => {
+            Some(Asked { what: (election, since), tell, .. }) = inbox.missed.recv() => {
+                asker.end = clock::now() + WITHIN;
+                // What was known may be older than what the client knows.
+                asker.known.remove(&election);
+                drop(tell.send(asker.ended_since(&election, since).await));
+            }
+            Some(Asked { what, tell, .. }) = inbox.questions.recv() => {
                 if tell.is_closed() {
                     continue;
                 }

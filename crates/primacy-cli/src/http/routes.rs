@@ -14,12 +14,14 @@ use primacy::ElectionName;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
+use super::doctor::{Doctor, DoctorQuery};
+use super::events::{Lasting, Streams};
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
 use super::page;
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use crate::output::schema::SCHEMA;
-use crate::standing::{CandidateSource, Candidates, Standing};
+use crate::standing::{CandidateSource, Candidates, ProcessKind, Standing, StandingReply};
 
 /// How many leaderships a history has if nothing is said.
 const HISTORY_USUAL: u32 = 20;
@@ -33,20 +35,26 @@ pub(super) struct Client(pub(super) SocketAddr);
 struct Shared {
     candidates: Arc<Candidates>,
     questions: Questions,
+    streams: Streams,
+    doctor: Doctor,
     secret: Option<OrderSecret>,
 }
 
 pub(super) fn router(
     candidates: Arc<Candidates>,
     questions: Questions,
+    doctor: Doctor,
     secret: Option<OrderSecret>,
     listens_on: IpAddr,
 ) -> Router {
     let routes = Router::new()
         .merge(page::routes())
+        .route("/v1/process", get(process))
+        .route("/v1/doctor", get(diagnosis))
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
         .route("/v1/elections/{name}/history", get(history))
+        .route("/v1/elections/{name}/events", get(events))
         .route("/v1/elections/{name}/{order}", post(order))
         .route("/metrics", get(metrics))
         .route("/leader", probe(leader))
@@ -54,7 +62,7 @@ pub(super) fn router(
         .route("/candidate", probe(waiting))
         .route("/replica", probe(waiting))
         .route("/healthz", probe(healthy))
-        .route("/readyz", probe(ready))
+        .route("/readyz", get(ready).options(ready))
         .fallback(async || {
             refused(StatusCode::NOT_FOUND, "there is nothing here; /leader tells whether this candidate leads")
         })
@@ -65,7 +73,8 @@ pub(super) fn router(
         true => routes.layer(middleware::from_fn(refuse_other_hosts)),
         false => routes,
     };
-    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidates, questions, secret })
+    let streams = Streams::new(&candidates);
+    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidates, questions, streams, doctor, secret })
 }
 
 /// By any method that a load balancer may use.
@@ -114,10 +123,14 @@ fn healthy(_: &Shared, _: &Wanted) -> Response {
     json(&HealthReply { schema: SCHEMA, ok: true, why: None })
 }
 
-fn ready(shared: &Shared, _: &Wanted) -> Response {
+async fn ready(State(shared): State<Shared>) -> Response {
+    if shared.candidates.kind() == ProcessKind::Voter {
+        let told = ask(&shared, Question::Elections).await;
+        return if told.status() == StatusCode::OK { healthy(&shared, &Wanted { election: None }) } else { told };
+    }
     let all = shared.candidates.all();
     // One program's trouble is not the others', and one that has just come is none.
-    let troubles: Vec<_> = match shared.candidates.is_one() {
+    let troubles: Vec<_> = match shared.candidates.kind() == ProcessKind::Candidate {
         true => all.iter().map(|candidate| candidate.trouble()).collect(),
         false => all.iter().filter(|candidate| !candidate.is_new()).map(|candidate| candidate.trouble()).collect(),
     };
@@ -130,6 +143,33 @@ fn ready(shared: &Shared, _: &Wanted) -> Response {
 async fn metrics(State(shared): State<Shared>) -> Response {
     let told = shared.questions.ask(Question::Metrics).await;
     told.unwrap_or_else(|Unanswered| metrics::answer(&shared.candidates, None))
+}
+
+async fn process(State(shared): State<Shared>) -> Response {
+    let candidates = shared.candidates.all();
+    json(&ProcessReply {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        store: shared.candidates.store().location(),
+        takes_orders: shared.secret.is_some(),
+        candidates: candidates.iter().map(|candidate| candidate.reply(&candidate.standing())).collect(),
+    })
+}
+
+async fn diagnosis(State(shared): State<Shared>, Query(wanted): Query<DoctorQuery>) -> Response {
+    shared.doctor.answer(&wanted).await
+}
+
+async fn events(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    Extension(lasting): Extension<Lasting>,
+    headers: HeaderMap,
+) -> Response {
+    match named(&shared, &name) {
+        Ok(name) => shared.streams.answer(name, shared.questions, &headers, &lasting),
+        Err(refused) => *refused,
+    }
 }
 
 async fn elections(State(shared): State<Shared>) -> Response {
@@ -190,10 +230,13 @@ async fn ask(shared: &Shared, question: Question) -> Response {
 }
 
 /// What is said where nobody campaigns.
-const NO_CANDIDATE: &str = "this process has no candidate";
+const NO_CANDIDATE: &str = "this process has no candidate; /v1/elections tells who leads";
 
 /// An election in which this process takes part.
 fn named(shared: &Shared, name: &str) -> Result<ElectionName, Box<Response>> {
+    if shared.candidates.kind() == ProcessKind::Voter {
+        return ElectionName::new(name).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.to_string()).into());
+    }
     let elections = shared.candidates.elections();
     let known = elections.iter().find(|election| election.as_str() == name);
     known.cloned().ok_or_else(|| {
@@ -208,11 +251,14 @@ fn named(shared: &Shared, name: &str) -> Result<ElectionName, Box<Response>> {
 
 /// The candidates of this process in that election, or in the only one.
 fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>>, Box<Response>> {
+    if shared.candidates.kind() == ProcessKind::Voter {
+        return Err(refused(StatusCode::NOT_FOUND, NO_CANDIDATE).into());
+    }
     let elections = shared.candidates.elections();
     let election = match name {
         Some(name) => named(shared, name)?,
         // Another election than was meant may be the only one by now.
-        None if !shared.candidates.is_one() => {
+        None if shared.candidates.kind() == ProcessKind::Agent => {
             let why = "an agent takes part in the elections of its programs: say which is meant, with ?election=NAME";
             return Err(refused(StatusCode::BAD_REQUEST, why).into());
         }
@@ -226,7 +272,7 @@ fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>
 
 /// Whatever leads a browser here from another site gets nothing, and nothing is kept by caches.
 async fn guard(request: Request, next: Next) -> Response {
-    let mut response = if is_from_other_site(request.headers()) {
+    let mut response = if is_from_other_site(request.headers()) && !is_visit(&request) {
         refused(StatusCode::FORBIDDEN, "a page of another site may not ask here")
     } else {
         let is_options = request.method() == Method::OPTIONS;
@@ -242,9 +288,21 @@ async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
+/// A link on another site may lead to the page, in which nothing is told.
+fn is_visit(request: &Request) -> bool {
+    let mode = request.headers().get("sec-fetch-mode").map(HeaderValue::as_bytes);
+    request.method() == Method::GET && request.uri().path() == "/" && mode == Some(b"navigate")
+}
+
 fn is_from_other_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != b"same-origin" && site != b"none")
+    let is_other_origin = headers.get(header::ORIGIN).is_some_and(|origin| {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+        // The page asks from where it came.
+        !origin.zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
+    });
+    is_other_origin || site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
 /// A name that somebody has led to this host's loopback address makes a page of another site one of this.
@@ -267,6 +325,16 @@ fn is_this_host(host: &str) -> bool {
 
 // ---- how it is said ----
 
+/// Which process this is, and its candidates.
+#[derive(Debug, Serialize)]
+struct ProcessReply {
+    schema: u32,
+    version: &'static str,
+    store: String,
+    takes_orders: bool,
+    candidates: Vec<StandingReply>,
+}
+
 /// Whether all is well, and what is not.
 #[derive(Debug, Serialize)]
 struct HealthReply {
@@ -278,6 +346,22 @@ struct HealthReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_may_ask_from_where_it_came() {
+        for (host, origin, is_other) in [
+            ("127.0.0.1:8008", "http://127.0.0.1:8008", false),
+            ("LOCALHOST:8008", "https://localhost:8008", false),
+            ("127.0.0.1:8008", "http://127.0.0.1:8009", true),
+            ("127.0.0.1:8008", "http://127.0.0.1", true),
+            ("127.0.0.1:8008", "null", true),
+            ("127.0.0.1:8008", "127.0.0.1:8008", true),
+        ] {
+            let value = HeaderValue::from_static;
+            let headers = HeaderMap::from_iter([(header::HOST, value(host)), (header::ORIGIN, value(origin))]);
+            assert_eq!(is_from_other_site(&headers), is_other, "{host} {origin}");
+        }
+    }
 
     #[test]
     fn only_names_that_nobody_can_lead_elsewhere_are_this_hosts() {

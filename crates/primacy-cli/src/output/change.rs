@@ -7,6 +7,7 @@ use super::lead::{LOST, Lead};
 use super::report::handover_text;
 use super::span::span;
 use super::style::Tone;
+use crate::foreign_text::shorten;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,24 @@ impl Change<'_> {
     pub(crate) fn new(event: &'static str, text: impl Into<String>, tone: Tone) -> Self {
         Self { event, text: text.into(), candidate: None, tone }
     }
+
+    /// Whether it is known how the election is after it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.event != UNREACHABLE
+    }
+}
+
+const UNREACHABLE: &str = "unreachable";
+
+/// The store does not answer any more, for this reason.
+pub(crate) fn lost(error: &str) -> Change<'static> {
+    let text = format!("{}; who leads is unknown until it is back", shorten(error, 300));
+    Change::new(UNREACHABLE, text, Tone::Bad)
+}
+
+/// The store answers again.
+pub(crate) fn found() -> Change<'static> {
+    Change::new("reachable", "the store answers again", Tone::Plain)
 }
 
 /// How things stand at the beginning.

@@ -163,6 +163,25 @@ pub(crate) struct Change {
     pub(crate) now: Option<State>,
 }
 
+impl Change {
+    /// The change at this time, after which the election looks like this.
+    pub(crate) fn new(
+        election: &primacy::ElectionName,
+        at_unix_ms: i64,
+        change: &super::change::Change<'_>,
+        now: Option<&Snapshot>,
+    ) -> Self {
+        Self {
+            schema: SCHEMA,
+            at_unix_ms,
+            event: change.event,
+            text: change.text.clone(),
+            candidate: change.candidate.map(Into::into),
+            now: change.is_known().then(|| State::of(election, now)),
+        }
+    }
+}
+
 /// One line of `primacy peer --json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Voting {
@@ -400,6 +419,15 @@ impl PastTerm {
             ended: term.ended.as_ref().map(|(_, why)| why.clone()),
             current,
         }
+    }
+
+    pub(crate) const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether it has ended, as far as the history tells.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended_unix_ms.is_some()
     }
 }
 

@@ -8,6 +8,7 @@ mod clients;
 mod deaths;
 mod host_socket;
 mod http;
+mod http_events;
 mod http_orders;
 mod isolate;
 #[cfg(feature = "kv")]
