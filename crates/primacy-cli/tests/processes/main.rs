@@ -4,6 +4,7 @@
 
 mod agent;
 mod agent_rights;
+mod browser;
 mod clients;
 mod deaths;
 mod host_socket;
@@ -20,6 +21,7 @@ mod nodes;
 mod operators;
 mod oracles;
 mod outages;
+mod page;
 mod patience;
 mod pauses;
 mod peers;

@@ -100,6 +100,11 @@ impl World {
         command
     }
 
+    /// Makes a process one of this world's, so that it is not left behind.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        command.env(MARK, self.folder.path());
+    }
+
     /// A runner of a witness with these arguments, not started yet.
     pub(crate) fn witness(&self, name: &str, options: &[&str], arguments: &[&str]) -> Command {
         let mut command = self.primacy(["run", "--name", name]);

@@ -1,0 +1,228 @@
+//! The page of one election in a real browser: what it shows in each state, and what it does when something changes while it is open.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::browser::Browser;
+use crate::telling::Telling;
+use crate::voters::{Cluster, free_port};
+use crate::world::{Runner, World, send};
+
+/// Long enough that only what a test does ends it.
+const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
+/// One that runs out while the test waits.
+const BRIEF: &[&str] = &["--lease", "2s", "--grace", "200ms"];
+
+/// A candidate with the page at this address.
+fn with_page(world: &World, name: &str, address: SocketAddr, options: &[&str]) -> Telling {
+    Telling::of(world.witness(name, &[options, &["--http", &address.to_string()]].concat(), &[]))
+}
+
+pub(crate) fn free_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+/// Runs to its end, and succeeds.
+fn done(mut command: Command) {
+    let output = command.output().expect("primacy starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// One that shows the page, and never leads.
+fn onlooker(world: &World) -> Telling {
+    Telling::start_with(world, "onlooker", &["--never", "onlooker", "--lease", "2s", "--grace", "200ms"])
+}
+
+#[test]
+fn it_shows_who_leads_for_how_long_still_who_is_next_and_why() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let first = Telling::start_with(&world, "web-1", &["--lease", "10s", "--data", "http://10.0.0.1:8080"]);
+    let led = world.expect_start_after(0);
+    let _second = world.start("web-2", &["--lease", "10s"], &[]);
+    world.await_candidates(1);
+    let _third = world.start("web-3", &["--lease", "10s"], &[]);
+    world.await_candidates(2);
+    browser.open(first.address, "");
+    browser.until_says("#who", &format!("web-1 leads with token {}", led.token));
+    assert_eq!(browser.says("#state"), "led");
+    assert_eq!(browser.says("#data"), "http://10.0.0.1:8080");
+    browser.until_says("#next-why", "web-2 is next: it is the first in the waiting order of 2.");
+    let waiting = browser.until("[...document.querySelectorAll('#candidates .label')].map((label) => label.innerText).join()");
+    assert_eq!(waiting, "web-2,web-3");
+    browser.until_says("#candidates li", "waits for the lease that web-1 holds");
+    browser.until_says("#sentences", "web-1 leads because it was granted token");
+    browser.until_says("#keeper-says", "answers");
+    browser.until_says("#terms li", "leads now");
+    assert_eq!(browser.value("document.title"), "default: web-1 leads – primacy");
+    assert_eq!(browser.says("#orders"), "", "it takes no orders");
+
+    // The lease that remains becomes less from one moment to the next, and is never more than the lease.
+    let samples = browser.until(
+        "(() => {
+            const meter = document.querySelector('#left');
+            const seen = (window.seen ??= []);
+            if (meter.value !== seen.at(-1)) seen.push(meter.value);
+            return seen.length > 40 && seen;
+        })()",
+    );
+    let samples: Vec<f64> = samples.as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+    assert!(samples.iter().all(|left| *left > 0.0 && *left <= 10_000.0), "{samples:?}");
+    let fallen = samples.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    assert!(fallen > 30, "{samples:?}");
+    assert!(browser.says("#left-text").ends_with("s left of 10 s"), "{}", browser.says("#left-text"));
+}
+
+#[test]
+fn a_failover_is_shown_while_it_is_watched() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let first = world.start("web-1", LONG, &[]);
+    let led = world.expect_start_after(0);
+    let second = Telling::start_with(&world, "web-2", LONG);
+    world.await_candidates(1);
+    browser.open(second.address, "");
+    browser.until_says("#who", "web-1 leads with token 1");
+    browser.until_says("#terms", "leads now");
+    browser.run("window.since = 'before'; document.querySelector('#news').textContent === '' || window.stop();", Vec::new());
+    first.send(Signal::SIGKILL);
+    let next = world.expect_start_after(led.token);
+    browser.until_says("#who", &format!("web-2 leads with token {}", next.token));
+    // Readers of screens are told, once.
+    browser.until("document.querySelector('#news').textContent.includes('web-2 leads')");
+    browser.until("document.querySelectorAll('#terms li').length === 2");
+    browser.until_says("#terms li:nth-child(2)", "its process died");
+    browser.until_says("#terms li:nth-child(1)", "leads now");
+    assert_eq!(browser.value("window.since"), "before", "the page was not loaded again");
+    world.assert_never_two();
+}
+
+#[test]
+fn a_leader_that_goes_silent_is_not_shown_as_one() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let eye = onlooker(&world);
+    browser.open(eye.address, "");
+    browser.until_says("#who", "Nobody has ever led.");
+    assert_eq!(browser.says("#state"), "never led");
+    let first = world.start("web-1", BRIEF, &[]);
+    let led = world.expect_start_after(0);
+    browser.until_says("#who", "web-1 leads with token 1");
+    let warden = first.warden();
+    [first.pid(), warden].into_iter().for_each(|pid| send(pid, Signal::SIGSTOP));
+    browser.until_says("#state", "unknown");
+    browser.until_says("#who", "Who leads is unknown: web-1 had token 1, and has not renewed its lease.");
+    assert!(!browser.all().contains("web-1 leads with"), "{}", browser.all());
+    assert_eq!(browser.says("#lease"), "");
+    browser.until_says("#terms", "It went silent.");
+    browser.until_says("#next-why", "Nobody is next: all that wait never lead.");
+    [warden, first.pid()].into_iter().for_each(|pid| send(pid, Signal::SIGCONT));
+    let next = world.expect_start_after(led.token);
+    browser.until_says("#who", &format!("web-1 leads with token {}", next.token));
+    first.send(Signal::SIGTERM);
+    browser.until_says("#state", "nobody leads");
+    browser.until_says("#who", &format!("Nobody leads. The last token is {}.", next.token));
+    browser.until_says("#terms", "it was asked to stop");
+}
+
+#[test]
+fn orders_that_stand_and_pauses_are_shown_and_so_is_an_election_that_is_forgotten() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    done(world.primacy(["run", "--name", "web-0", "--", "true"]));
+    done(world.primacy(["forget", "default"]));
+    let mut eye = onlooker(&world);
+    browser.open(eye.address, "");
+    browser.until_says("#who", "Nobody leads: the election is forgotten.");
+    assert_eq!(browser.says("#state"), "forgotten");
+    browser.until_says("#terms", "an operator had the election forgotten");
+    let _first = world.start("web-1", &["--lease", "10m", "--grace", "4m"], &["ignore-term"]);
+    world.expect_start_after(0);
+    let _second = world.start("web-2", LONG, &[]);
+    world.await_candidates(2);
+    browser.until_says("#who", "web-1 leads");
+    done(world.primacy(["pause"]));
+    browser.until_says("#paused", "paused");
+    browser.until_says("#next-why", "Nobody is next: an operator has paused the election.");
+    done(world.primacy(["resume"]));
+    browser.until("document.querySelector('#paused').hidden");
+    done(world.primacy(["promote", "web-2", "--no-wait"]));
+    browser.until_says("#pending", "An operator has ordered that web-2 leads. web-1 stops its work first.");
+    browser.until_says("#next-why", "web-2 is to be next, as an operator has ordered.");
+    eye.runner.child.kill().expect("it runs");
+}
+
+#[test]
+fn a_server_that_goes_away_and_comes_back_is_noticed_without_a_reload() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let address = free_address();
+    let first = with_page(&world, "web-1", address, LONG);
+    let led = world.expect_start_after(0);
+    browser.open(address, "");
+    browser.until_says("#who", "web-1 leads with token 1");
+    browser.run("window.since = 'before';", Vec::new());
+    drop(first);
+    browser.until_says("#trouble", "No answer from the server since");
+    let says = browser.until_says("#who", "Who leads is not known now.");
+    assert!(says.contains("web-1 led with token 1"), "{says}");
+    assert_eq!(browser.says("#state"), "not known now");
+    assert_eq!(browser.value("document.querySelector('#election').classList.contains('old')"), true);
+    assert_eq!(browser.says("#lease"), "");
+    assert!(!browser.all().contains("leads now"), "{}", browser.all());
+    let _again = with_page(&world, "web-2", address, LONG);
+    let next = world.expect_start_after(led.token);
+    browser.until_says("#who", &format!("web-2 leads with token {}", next.token));
+    browser.until("document.querySelector('#trouble').textContent === ''");
+    assert_eq!(browser.value("document.querySelector('#election').classList.contains('old')"), false);
+    browser.until("document.querySelector('#news').textContent.includes('web-2 leads')");
+    assert_eq!(browser.value("window.since"), "before");
+}
+
+#[test]
+fn a_server_that_stands_still_claims_no_leader_when_the_lease_has_run_out() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let first = Telling::start_with(&world, "web-1", BRIEF);
+    world.expect_start_after(0);
+    browser.open(first.address, "");
+    browser.until_says("#who", "web-1 leads with token 1");
+    let warden = first.runner.warden();
+    [first.runner.pid(), warden].into_iter().for_each(|pid| send(pid, Signal::SIGSTOP));
+    browser.until_says("#who", "The lease of web-1 with token 1 has run out; who leads is unknown.");
+    assert_eq!(browser.value("document.querySelector('#left').value"), 0);
+    assert_eq!(browser.says("#state"), "unknown");
+    browser.until_says("#trouble", "it does not answer");
+    browser.until_says("#who", "Who leads is not known now.");
+    [warden, first.runner.pid()].into_iter().for_each(|pid| send(pid, Signal::SIGCONT));
+    browser.until("document.querySelector('#trouble').textContent === ''");
+    browser.until_says("#who", "web-1 leads with token 2");
+}
+
+#[test]
+fn among_peers_it_shows_which_voters_support_the_leader() {
+    let cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let Some(browser) = Browser::start(&world) else { return };
+    let first = Telling::start_with(&world, "web-1", BRIEF);
+    world.expect_start_after(0);
+    browser.open(first.address, "");
+    browser.until_says("#keeper-title", "Voters");
+    browser.until_says("#keeper-says", "3 of 3 support the leader; 1 more may be lost.");
+    cluster.voter(2).send(Signal::SIGSTOP);
+    browser.until_says("#keeper-says", "2 of 3 support the leader; 0 more may be lost.");
+    browser.until_says("#voters", "silent");
+    cluster.voter(1).send(Signal::SIGSTOP);
+    browser.until_says("#trouble", "The store does not answer since");
+    browser.until_says("#who", "Who leads is not known now.");
+    (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGCONT));
+    browser.until("document.querySelector('#trouble').textContent === ''");
+    browser.until_says("#who", "web-1 leads with token");
+}
+
+/// So that what a test has started is used.
+#[expect(dead_code, reason = "kept for the tests of orders")]
+fn keep(_: Runner) {}
