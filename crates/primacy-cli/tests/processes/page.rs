@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::browser::Browser;
 use crate::telling::Telling;
 use crate::voters::{Cluster, free_port};
-use crate::world::{Runner, World, send};
+use crate::world::{World, send};
 
 /// Long enough that only what a test does ends it.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
@@ -129,20 +129,30 @@ fn a_leader_that_goes_silent_is_not_shown_as_one() {
 }
 
 #[test]
-fn orders_that_stand_and_pauses_are_shown_and_so_is_an_election_that_is_forgotten() {
+fn an_election_that_is_forgotten_is_shown_as_that() {
     let mut world = World::new();
     let Some(browser) = Browser::start(&world) else { return };
     done(world.primacy(["run", "--name", "web-0", "--", "true"]));
     done(world.primacy(["forget", "default"]));
-    let mut eye = onlooker(&world);
+    let eye = onlooker(&world);
     browser.open(eye.address, "");
     browser.until_says("#who", "Nobody leads: the election is forgotten.");
     assert_eq!(browser.says("#state"), "forgotten");
     browser.until_says("#terms", "an operator had the election forgotten");
+    let _first = world.start("web-1", BRIEF, &[]);
+    let led = world.expect_start_after(0);
+    browser.until_says("#who", &format!("web-1 leads with token {}", led.token));
+}
+
+#[test]
+fn pauses_and_orders_that_nobody_has_followed_yet_are_shown() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
     let _first = world.start("web-1", &["--lease", "10m", "--grace", "4m"], &["ignore-term"]);
     world.expect_start_after(0);
-    let _second = world.start("web-2", LONG, &[]);
-    world.await_candidates(2);
+    let second = Telling::start_with(&world, "web-2", LONG);
+    world.await_candidates(1);
+    browser.open(second.address, "");
     browser.until_says("#who", "web-1 leads");
     done(world.primacy(["pause"]));
     browser.until_says("#paused", "paused");
@@ -152,7 +162,6 @@ fn orders_that_stand_and_pauses_are_shown_and_so_is_an_election_that_is_forgotte
     done(world.primacy(["promote", "web-2", "--no-wait"]));
     browser.until_says("#pending", "An operator has ordered that web-2 leads. web-1 stops its work first.");
     browser.until_says("#next-why", "web-2 is to be next, as an operator has ordered.");
-    eye.runner.child.kill().expect("it runs");
 }
 
 #[test]
@@ -222,7 +231,3 @@ fn among_peers_it_shows_which_voters_support_the_leader() {
     browser.until("document.querySelector('#trouble').textContent === ''");
     browser.until_says("#who", "web-1 leads with token");
 }
-
-/// So that what a test has started is used.
-#[expect(dead_code, reason = "kept for the tests of orders")]
-fn keep(_: Runner) {}

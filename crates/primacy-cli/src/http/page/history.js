@@ -1,6 +1,6 @@
 // The leaderships so far, as a list with bars on one scale of time.
 
-import { Poll, Trouble, ask, path } from "./ask.js";
+import { Poll, Trouble, ago, ask, now, path } from "./ask.js";
 import { attribute, copy, id, list, show, text } from "./dom.js";
 import { because, date, named, span } from "./words.js";
 
@@ -8,9 +8,9 @@ const USUAL = 20;
 const MOST = 200;
 /** How often the leaderships are asked for while nothing changes. */
 const SELDOM = 30_000;
-/** After a change they are asked for this many times more: the server tells what it knew for a moment longer. */
-const AFTER_CHANGE = 2;
-const AFTER_CHANGE_EVERY = 500;
+/** For how long after a change they are asked for more often: the server tells for a moment longer what it knew. */
+const AFTER_CHANGE = 1200;
+const OFTEN = 400;
 
 export class History {
   /** How far the server's clock of the day is ahead of this one. */
@@ -18,8 +18,9 @@ export class History {
   #election;
   #limit = USUAL;
   #told = null;
-  #due = 0;
-  #now = null;
+  #changed = null;
+  #failed = false;
+  #current = null;
 
   constructor(election) {
     this.#election = election;
@@ -30,7 +31,7 @@ export class History {
       this.#limit = MOST;
       this.poll.soon();
     };
-    this.poll = new Poll(() => this.#ask(), () => (this.#due > 0 ? AFTER_CHANGE_EVERY : SELDOM));
+    this.poll = new Poll(() => this.#ask(), () => this.#pause());
   }
 
   end() {
@@ -38,26 +39,31 @@ export class History {
   }
 
   changed() {
-    this.#due = AFTER_CHANGE;
+    this.#changed = now();
     this.poll.soon();
+  }
+
+  #pause() {
+    const isNew = this.#changed !== null && ago(this.#changed) < AFTER_CHANGE;
+    return isNew || this.#failed ? OFTEN : SELDOM;
   }
 
   async #ask() {
     try {
       const { told } = await ask(path(this.#election, `/history?limit=${this.#limit}`));
-      this.#due -= 1;
+      this.#failed = false;
       this.#told = told;
-      this.draw(this.#now);
+      this.draw(this.#current);
     } catch (trouble) {
       // The election itself is asked for all the time, and says what is wrong.
       if (!(trouble instanceof Trouble)) throw trouble;
-      this.#due = AFTER_CHANGE;
+      this.#failed = true;
     }
   }
 
-  /** `now` is the election as it is, or `null` while that is not known. */
-  draw(now) {
-    this.#now = now;
+  /** With the election as it is now, or `null` while that is not known. */
+  draw(current) {
+    this.#current = current;
     if (!this.#told) return;
     const { terms, known_from: knownFrom } = this.#told;
     text(id("past-says"), this.#says(terms, knownFrom));
@@ -97,7 +103,7 @@ export class History {
   #span(term, wall) {
     const start = term.granted_unix_ms;
     if (term.ended_unix_ms !== null) return { start, end: Math.max(start, term.ended_unix_ms), lasts: false };
-    const lasts = this.#now?.state === "led" && this.#now.token === term.token;
+    const lasts = this.#current?.state === "led" && this.#current.token === term.token;
     return { start, end: lasts ? Math.max(start, wall) : start, lasts };
   }
 
@@ -105,8 +111,8 @@ export class History {
     if (term.ended === "forgotten") return ": an operator had the election forgotten.";
     if (term.ended !== null) return `, for ${span(term.lasted_ms ?? length)}. It ended because ${because(term.ended)}.`;
     if (lasts) return ", and leads now.";
-    if (this.#now === null) return ". Whether it has ended is not known now.";
+    if (this.#current === null) return ". Whether it has ended is not known now.";
     // Of another it will be told in a moment.
-    return this.#now.state === "unknown" && this.#now.token === term.token ? ". It went silent." : ".";
+    return this.#current.state === "unknown" && this.#current.token === term.token ? ". It went silent." : ".";
   }
 }
