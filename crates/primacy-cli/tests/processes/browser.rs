@@ -99,12 +99,17 @@ impl Browser {
         self.run(&format!("return ({expression});"), Vec::new())
     }
 
+    /// What a script gives to `done`.
+    pub(crate) fn wait_for(&self, script: &str) -> Value {
+        let script = format!("const done = arguments[arguments.length - 1]; {script}");
+        self.runtime.block_on(self.client().execute_async(&script, Vec::new())).expect("a script that runs")
+    }
+
     /// Waits until an expression is neither false nor nothing, and gives its value.
     #[track_caller]
     pub(crate) fn until(&self, expression: &str) -> Value {
         let look = format!(
-            "const done = arguments[arguments.length - 1];
-            const end = performance.now() + {};
+            "const end = performance.now() + {};
             const look = () => {{
                 let found = null;
                 try {{ found = ({expression}); }} catch (error) {{ found = null; }}
@@ -113,8 +118,7 @@ impl Browser {
             look();",
             PATIENCE.as_millis()
         );
-        let found = self.runtime.block_on(self.client().execute_async(&look, Vec::new()));
-        let found = found.expect("a script that runs");
+        let found = self.wait_for(&look);
         let is_there = !matches!(&found, Value::Null | Value::Bool(false));
         assert!(is_there, "waited {PATIENCE:?} for {expression}; the page says: {}", self.all());
         found

@@ -332,6 +332,6 @@ export class Election {
       const spare = support.is_majority ? `${support.spare} more may be lost` : "they are no majority";
       return `${support.supporting} of ${support.voters.length} support the leader; ${spare}.`;
     }
-    return this.told ? "It answers." : "No answer now.";
+    return this.told ? `${shown(this.#told.store)} answers.` : "No answer now.";
   }
 }

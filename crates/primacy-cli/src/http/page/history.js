@@ -88,7 +88,7 @@ export class History {
         const time = item.querySelector("time");
         attribute(time, "datetime", new Date(start).toISOString());
         attribute(time, "title", date(start));
-        text(time, `${span(wall - start)} ago`);
+        text(time, `began ${span(wall - start)} ago`);
         text(item.querySelector(".end"), this.#end(term, lasts, over - start));
       },
     );
@@ -109,8 +109,8 @@ export class History {
 
   #end(term, lasts, length) {
     if (term.ended === "forgotten") return ": an operator had the election forgotten.";
-    if (term.ended !== null) return `, for ${span(term.lasted_ms ?? length)}. It ended because ${because(term.ended)}.`;
-    if (lasts) return ", and leads now.";
+    if (term.ended !== null) return `, lasted ${span(term.lasted_ms ?? length)}, ended because ${because(term.ended)}.`;
+    if (lasts) return ", leads now.";
     if (this.#current === null) return ". Whether it has ended is not known now.";
     // Of another it will be told in a moment.
     return this.#current.state === "unknown" && this.#current.token === term.token ? ". It went silent." : ".";
