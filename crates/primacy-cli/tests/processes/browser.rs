@@ -206,10 +206,14 @@ impl Browser {
         assert!(status.starts_with("HTTP/1.1 200"), "{command}: {status}");
     }
 
+    fn screen(&self, width: u32, height: u32, scale: f64) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": scale, "mobile": false });
+        self.command("Emulation.setDeviceMetricsOverride", &size);
+    }
+
     /// As on a screen of this width.
     pub(crate) fn width(&self, width: u32) {
-        let size = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
-        self.command("Emulation.setDeviceMetricsOverride", &size);
+        self.screen(width, 800, 1.0);
     }
 
     /// As for somebody who likes it `dark` or `light`.
@@ -219,9 +223,12 @@ impl Browser {
         self.until(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"));
     }
 
-    /// What can be seen, as PNG.
+    /// What can be seen, as a small PNG.
     pub(crate) fn picture(&self) -> Vec<u8> {
-        self.runtime.block_on(self.client().screenshot()).expect("a picture")
+        self.screen(1000, 900, 0.75);
+        let picture = self.runtime.block_on(self.client().screenshot()).expect("a picture");
+        self.width(1000);
+        picture
     }
 }
 

@@ -71,10 +71,27 @@ impl Browser {
         self.scheme("light");
     }
 
+    /// Shows a place that machines have in place of this folder, also in what is drawn later.
+    fn show_place(&self, folder: &str) {
+        self.run(
+            "const mask = () => {
+                const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+                while (texts.nextNode()) {
+                    const said = texts.currentNode.data;
+                    if (said.includes(arguments[0])) texts.currentNode.data = said.replace(arguments[0], '/var/lib/primacy');
+                }
+            };
+            mask();
+            new MutationObserver(mask).observe(document.body, { subtree: true, childList: true, characterData: true });",
+            vec![json!(folder)],
+        );
+    }
+
     /// Compares with nothing, since fonts differ: the picture is there, and is drawn anew with `BLESS=1`.
-    fn picture_of(&self, name: &str) {
+    fn picture_of(&self, world: &World, name: &str) {
         let file = pictures().join(format!("{name}.png"));
         if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
+            self.show_place(&world.folder().display().to_string());
             let picture = self.picture();
             assert!(picture.len() < 80 << 10, "{name}: {} bytes", picture.len());
             fs::create_dir_all(pictures()).expect("a folder");
@@ -88,26 +105,22 @@ fn pictures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual/pictures")
 }
 
-/// With a store whose place says nothing of this machine.
-fn here(world: &World, mut command: Command) -> Command {
-    let folder = world.path("primacy.db");
-    command.current_dir(folder.parent().expect("a folder")).env("PRIMACY_STORE", "sqlite:primacy.db");
-    command
-}
-
 #[test]
 fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
     let mut world = World::new();
     let (Some(axe), Some(browser)) = (axe(), Browser::start(&world)) else { return };
-    fs::write(world.path("secret"), SECRET).expect("a file");
     let start = |world: &World, name: &str, options: &[&str]| {
-        Telling::of(here(world, world.witness(name, &[LONG, options, &["--http", "127.0.0.1:0"]].concat(), &[])))
+        let mut command = world.witness(name, &[LONG, options, &["--http", "127.0.0.1:0"]].concat(), &[]);
+        Telling::of({
+            command.env("PRIMACY_HTTP_TOKEN", SECRET);
+            command
+        })
     };
     let first = start(&world, "web-1", &["--data", "http://10.0.0.1:8080"]);
     let led = world.expect_start_after(0);
-    let second = start(&world, "web-2", &["--data", "http://10.0.0.2:8080", "--http-token-file", "secret"]);
+    let second = start(&world, "web-2", &["--data", "http://10.0.0.2:8080"]);
     world.await_candidates(1);
-    let third = start(&world, "web-3", &["--data", "http://10.0.0.3:8080", "--http-token-file", "secret"]);
+    let third = start(&world, "web-3", &["--data", "http://10.0.0.3:8080"]);
     world.await_candidates(2);
     browser.open(third.address, "");
     browser.until_says("#who", "web-1 leads");
@@ -123,9 +136,9 @@ fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
     browser.until("document.querySelectorAll('#terms li').length === 3 && document.querySelectorAll('#candidates li').length === 2");
     browser.until_says("#terms li", "leads now");
     browser.is_well(&axe, "an election");
-    browser.picture_of("election");
+    browser.picture_of(&world, "election");
     browser.scheme("dark");
-    browser.picture_of("election-dark");
+    browser.picture_of(&world, "election-dark");
     browser.width(320);
     assert_eq!(browser.value("document.documentElement.scrollWidth <= 320"), true);
     browser.is_well(&axe, "a narrow election");
@@ -134,7 +147,7 @@ fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
     browser.click("#candidates button");
     browser.until("document.querySelector('#order').open");
     browser.is_well(&axe, "a dialog");
-    browser.picture_of("order");
+    browser.picture_of(&world, "order");
     browser.type_into("#order-token", "0123456789abcdefX");
     browser.click("#order-give");
     browser.until_says("#order-refused", "this is not the token");
@@ -145,6 +158,7 @@ fn an_election_has_no_findings_and_is_as_the_manual_shows_it() {
     browser.until_says("#trouble", "No answer from the server");
     browser.until_says("#who", "Who leads is not known now");
     browser.is_well(&axe, "an election without a server");
+    browser.picture_of(&world, "no-answer");
     drop(first);
 }
 
@@ -169,14 +183,14 @@ fn many_elections_have_no_findings_and_are_as_the_manual_shows_them() {
         .enumerate()
         .map(|(n, name)| json!({ "election": name, "name": format!("web-{}", n % 3 + 1), "data": "http://10.0.0.1:8080" }))
         .collect();
-    let command = here(&world, world.primacy(["agent", "--name", "web-1"]));
+    let command = world.primacy(["agent", "--name", "web-1"]);
     let holders = Holders::start(&mut world, command, &holds);
     assert!(world.primacy(["pause", "--election", "exports"]).status().expect("it starts").success());
     browser.open(holders.agent.address, "");
     browser.until_says("#count", "10 elections, 10 of them led");
     browser.until_says("#rows", "led, paused");
     browser.is_well(&axe, "a table");
-    browser.picture_of("elections");
+    browser.picture_of(&world, "elections");
     browser.type_into("#search", "web-2");
     browser.until_says("#count", "3 of 10 elections");
     browser.width(320);

@@ -89,6 +89,10 @@ impl World {
         self.folder.path().join(name)
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn store(&self) -> &str {
         &self.store
     }
