@@ -257,7 +257,7 @@ export class Election {
   #drawNext() {
     const told = this.#told;
     const able = told.candidates.filter((candidate) => candidate.rank !== null);
-    text(id("next-why"), this.#whyNext(able));
+    text(id("next-why"), `${this.told ? "" : "When it was last told: "}${this.#whyNext(able)}`);
     const first = this.told && !told.paused && !told.order ? able[0] : undefined;
     const kept = list(
       id("candidates"),
