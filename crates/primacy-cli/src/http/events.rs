@@ -119,8 +119,9 @@ impl EventStream {
             let left = self.end.since(clock::now());
             match tokio::time::timeout(left, self.followed.next()).await.ok()?? {
                 News::Lost(error) => self.tell(None, &change::lost(&error.to_string())),
-                News::Found(now) => self.tell(now.as_ref(), &change::found()),
-                News::Changed(Change { before, now, .. }) => {
+                News::Found(now) => self.tell((*now).as_ref(), &change::found()),
+                News::Changed(news) => {
+                    let Change { before, now, .. } = *news;
                     self.tell_missed().await?;
                     match before {
                         None => self.tell(now.as_ref(), &beginning(&self.election, now.as_ref())),
