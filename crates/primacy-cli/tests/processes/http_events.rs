@@ -175,7 +175,7 @@ fn it_says_which_process_it_is_and_what_the_doctor_finds() {
         let answer = first.get(&format!("/v1/doctor?{wrong}"));
         assert_eq!(answer.status(), 400, "{wrong}: {}", answer.0);
     }
-    // Whoever asks meanwhile is not kept waiting for ever, and the election goes on.
+    // Clients that ask at the same time are answered or refused, and the election goes on.
     let answers: Vec<_> = std::thread::scope(|scope| {
         let ask = || {
             try_ask(first.address, &format!("GET /v1/doctor HTTP/1.1\nHost: {}\nConnection: close\n\n", first.address))
