@@ -4,6 +4,7 @@
 //! answers, and who may ask and order.
 
 mod answers;
+mod crowd;
 mod doctor;
 mod events;
 mod listener;
@@ -26,21 +27,21 @@ use primacy::peers::local_socket::SocketFile;
 use primacy::peers::tls::ServerTls;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 use tracing::{debug, error};
 
 use crate::cli::http::{HttpAddress, HttpArgs};
 use crate::failure::Failure;
 use crate::panics;
 use crate::standing::Candidates;
+use crowd::{Crowd, Visitor};
 use doctor::Doctor;
-use events::{Lasting, STREAM_LASTS};
+use events::STREAM_LASTS;
 use listener::{Listener, Stream};
 use orders::OrderSecret;
 use questions::Questions;
 
-/// How many connections are served at once, at most, and at most which part of the files that the process may have open. More wait
-/// until one of these ends.
+/// How many connections are served at once, at most, and at most which part of the files that the process may have open. If more come,
+/// those end that have asked for nothing yet.
 const CONNECTIONS_MAX: u64 = 256;
 const SHARE_OF_FILES: u64 = 4;
 /// How long the head of a request may take.
@@ -147,17 +148,19 @@ async fn serve(
     let (questions, answering) = Questions::new(Arc::clone(candidates));
     let (doctor, measuring) = Doctor::new(candidates);
     let routes = routes::router(Arc::clone(candidates), questions, doctor, secret, listener.is_loopback());
-    let places = Arc::new(Semaphore::new(connections_max()));
+    let crowd = Crowd::new(connections_max());
     let connections = async {
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            match accepting.accept().await {
+        for number in 0.. {
+            let taken = accepting.accept().await;
+            // Not before somebody is there: only then another one makes room.
+            let Some(place) = crowd.place(number).await else { return };
+            match taken {
                 Ok((stream, client)) => {
-                    let (routes, tls) = (routes.clone().layer(Extension(client)), tls.cloned());
-                    tokio::spawn(async move {
-                        connection(stream, tls, routes).await;
-                        drop(place);
-                    });
+                    let routes = routes.clone().layer(Extension(client)).layer(Extension(place.visitor.clone()));
+                    let tls = tls.cloned();
+                    let serving = tokio::spawn(async move { connection(stream, tls, routes, &place.visitor).await });
+                    // It has not begun: all is on one thread.
+                    crowd.enter(number, serving.abort_handle());
                 }
                 // There are too many open files, perhaps: those of connections are closed in time.
                 Err(error) => {
@@ -175,12 +178,12 @@ fn connections_max() -> usize {
     usize::try_from((files / SHARE_OF_FILES).clamp(1, CONNECTIONS_MAX)).unwrap_or(1)
 }
 
-async fn connection(stream: Stream, tls: Option<ServerTls>, routes: Router) {
+async fn connection(stream: Stream, tls: Option<ServerTls>, routes: Router, visitor: &Visitor) {
     match (stream, tls) {
-        (Stream::Tcp(stream), None) => exchange(stream, routes).await,
-        (Stream::Unix(stream), _) => exchange(stream, routes).await,
+        (Stream::Tcp(stream), None) => exchange(stream, routes, visitor).await,
+        (Stream::Unix(stream), _) => exchange(stream, routes, visitor).await,
         (Stream::Tcp(stream), Some(tls)) => match tokio::time::timeout(HEAD_WITHIN, tls.accept(stream)).await {
-            Ok(Ok(stream)) => exchange(stream, routes).await,
+            Ok(Ok(stream)) => exchange(stream, routes, visitor).await,
             Ok(Err(error)) => debug!(%error, "no TLS with a client of HTTP"),
             Err(_) => debug!("no TLS with a client of HTTP: it takes too long"),
         },
@@ -188,19 +191,17 @@ async fn connection(stream: Stream, tls: Option<ServerTls>, routes: Router) {
 }
 
 /// One request, and its answer.
-async fn exchange<S>(stream: S, routes: Router)
+async fn exchange<S>(stream: S, routes: Router, visitor: &Visitor)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let lasting = Lasting::default();
-    let routes = routes.layer(Extension(lasting.clone()));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_MAX.0).max_headers(HEAD_MAX.1);
     server.keep_alive(false);
     let served = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
     let over = async {
         tokio::time::sleep(CONNECTION_LASTS).await;
-        if lasting.is_for_stream() {
+        if visitor.is_following() {
             tokio::time::sleep(STREAM_LASTS).await;
         }
     };

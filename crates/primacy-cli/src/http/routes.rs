@@ -14,8 +14,9 @@ use primacy::ElectionName;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
+use super::crowd::Visitor;
 use super::doctor::{Doctor, DoctorQuery};
-use super::events::{Lasting, Streams};
+use super::events::Streams;
 use super::listener::Client;
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
@@ -162,11 +163,11 @@ async fn diagnosis(State(shared): State<Shared>, Query(wanted): Query<DoctorQuer
 async fn events(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-    Extension(lasting): Extension<Lasting>,
+    Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,
 ) -> Response {
     match named(&shared, &name) {
-        Ok(name) => shared.streams.answer(name, shared.questions, &headers, &lasting),
+        Ok(name) => shared.streams.answer(name, shared.questions, &headers, &visitor),
         Err(refused) => *refused,
     }
 }
@@ -271,6 +272,9 @@ fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>
 
 /// Whatever leads a browser here from another site gets nothing, and nothing is kept by caches.
 async fn guard(request: Request, next: Next) -> Response {
+    if let Some(visitor) = request.extensions().get::<Visitor>() {
+        visitor.has_asked();
+    }
     let mut response = if is_from_other_site(request.headers()) && !is_visit(&request) {
         refused(StatusCode::FORBIDDEN, "a page of another site may not ask here")
     } else {
