@@ -64,11 +64,11 @@ impl Observations {
 #[derive(Debug)]
 pub(crate) enum News {
     /// It looks otherwise than before, or is looked at for the first time.
-    Changed(Change),
+    Changed(Box<Change>),
     /// The store does not answer. What it says when it answers again comes after a [`Found`](Self::Found).
     Lost(StoreError),
     /// The store answers again.
-    Found(Option<Snapshot>),
+    Found(Box<Option<Snapshot>>),
 }
 
 /// Two looks at an election that differ.
@@ -116,13 +116,13 @@ impl ElectionChanges {
         }
         let (now, age) = seen?;
         if self.answers && !answered && self.last.is_some() {
-            return Some(News::Found(now));
+            return Some(News::Found(Box::new(now)));
         }
         let is_news = match &self.last {
             Some(last) => !changes(last.as_ref(), now.as_ref()).is_empty(),
             None => true,
         };
-        is_news.then(|| News::Changed(Change { before: self.last.replace(now.clone()), now, age }))
+        is_news.then(|| News::Changed(Box::new(Change { before: self.last.replace(now.clone()), now, age })))
     }
 }
 

@@ -42,8 +42,17 @@ const NEEDS: &[Need] = &[
     Need { program: "haproxy", package: "haproxy", why: "it asks candidates whether they lead" },
     Need { program: "prometheus", package: "prometheus", why: "it scrapes candidates and fires alerts" },
     Need { program: "python3", package: "python3", why: "programs that lead through an agent, and a client of it" },
+    Need {
+        program: JSONSCHEMA,
+        package: "python3-jsonschema",
+        why: "it compares answers with the document about HTTP",
+    },
+    Need { program: "curl", package: "curl", why: "it asks over TLS and on a Unix socket" },
     Need { program: "go", package: "golang-go", why: "a client of the agent" },
     Need { program: "node", package: "nodejs", why: "a client of the agent" },
+    Need { program: "npm", package: "npm", why: "it fetches the rules of accessibility that the page is held against" },
+    Need { program: "chromium", package: "chromium", why: "it looks at the page" },
+    Need { program: "chromedriver", package: "chromium-driver", why: "tests steer that browser" },
     Need { program: "systemd-analyze", package: "systemd", why: "it looks at the units of the agent" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];
@@ -51,6 +60,7 @@ const NEEDS: &[Need] = &[
 const GALERA: &str = "libgalera_smm.so";
 const PSYCOPG: &str = "psycopg2";
 const REDIS_PY: &str = "redis";
+const JSONSCHEMA: &str = "jsonschema";
 
 /// `cargo xtask services`: installs what is missing, if this user may.
 pub(crate) fn install(shell: &Shell) -> Result<(), String> {
@@ -94,7 +104,7 @@ pub(crate) fn install(shell: &Shell) -> Result<(), String> {
 fn is_there(need: &Need) -> bool {
     match need.program {
         GALERA => Galera::is_installed(),
-        module @ (PSYCOPG | REDIS_PY) => {
+        module @ (PSYCOPG | REDIS_PY | JSONSCHEMA) => {
             let import = format!("import {module}");
             let of_path = Command::new("python3").args(["-c", &import]).output();
             let of_debian = Command::new("/usr/bin/python3").args(["-c", &import]).output();

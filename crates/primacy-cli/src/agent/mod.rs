@@ -181,10 +181,10 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     };
     let (end, ending) = watch::channel(false);
     let candidates = Arc::new(Candidates::new(Arc::clone(&store), ProcessKind::Agent));
-    if let Some(http) = http {
-        let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
-        let address = http.serve(Arc::clone(&candidates)).map_err(no_thread)?;
-        info!("tells over HTTP who leads, on {address}");
+    let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
+    let http = http.map(|http| http.serve(Arc::clone(&candidates))).transpose().map_err(no_thread)?;
+    if let Some(server) = &http {
+        info!("tells over HTTP who leads, on {}", server.place);
     }
     let agent = Rc::new(Agent {
         name,

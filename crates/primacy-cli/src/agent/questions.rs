@@ -71,7 +71,8 @@ pub(super) async fn observe(
             }
             Some(News::Lost(error)) => trouble = Some(error).filter(|_| told == 0),
             Some(News::Found(_)) => {}
-            Some(News::Changed(Change { now, age, .. })) => {
+            Some(News::Changed(news)) => {
+                let Change { now, age, .. } = *news;
                 (told, trouble) = (told + 1, None);
                 let status = Box::new(status(agent, &election, now.as_ref(), age));
                 let frame = Frame::Seen { n: told, status };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
@@ -15,11 +16,13 @@ use super::voters;
 use crate::cli::Common;
 use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
 use crate::failure::{Failure, code};
+use crate::http::{HttpListener, HttpServer};
 use crate::output::Output;
 use crate::output::certificates;
 use crate::output::schema::{self, SCHEMA};
 use crate::run::command_poll::{CommandPoll, PolledCommand};
 use crate::run::signals::SignalStream;
+use crate::standing::{Candidates, ProcessKind};
 
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     match &args.command {
@@ -38,6 +41,8 @@ const WITHOUT_SOCKET: &str = "programs here reach the voters by one only with --
 async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     let (mut settings, asks_for_socket) = (args.settings()?, args.asks_for_socket());
     let tls = settings.tls.clone();
+    HttpListener::check(&args.http)?;
+    let http = HttpListener::bind(&args.http)?;
     // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
     let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
     let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
@@ -73,6 +78,10 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     };
     let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
     told(output, "listening", &format!("{name} listens on {address}{here}"))?;
+    let served = http.map(|http| serve(http, settings.socket.as_deref())).transpose()?;
+    if let Some(server) = &served {
+        info!("tells over HTTP who leads, on {}", server.place);
+    }
     let rate = peer.requests();
     let rates = requests_command(args, &name).map(|command| CommandPoll::start(command, requests)).transpose();
     let mut rates =
@@ -102,6 +111,17 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
             }
         }
     }
+}
+
+/// Tells over HTTP who leads, as programs here learn it.
+fn serve(http: HttpListener, socket: Option<&Path>) -> Result<HttpServer, Failure> {
+    let Some(socket) = socket else {
+        return Err(Failure::usage("--http asks the voters over this one's socket: name a path for it with --socket"));
+    };
+    let store = primacy::store::from_url(&format!("peers://{}", socket.display()));
+    let store = store.map_err(|error| Failure::usage(format!("--http: {error}")))?;
+    let served = http.serve(Arc::new(Candidates::new(store, ProcessKind::Voter)));
+    served.map_err(|error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}")))
 }
 
 /// The command that says how many requests arrive here, if there is one.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
@@ -18,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::debug;
 
 use super::answers::refused;
+use super::crowd::Visitor;
 use super::questions::Questions;
 use crate::observed::{Change, ElectionChanges, News, NotFollowed, Observations};
 use crate::output::change::{self, beginning, changes};
@@ -32,22 +32,6 @@ pub(super) const STREAM_LASTS: Duration = Duration::from_secs(60);
 const ALIVE: Duration = Duration::from_secs(5);
 /// After what time a client comes back.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// A connection's say in how long it lasts.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lasting(Arc<AtomicBool>);
-
-impl Lasting {
-    /// It is for a stream.
-    fn for_stream(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it is for a stream.
-    pub(super) fn is_for_stream(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What is followed, and by how many.
 #[derive(Clone)]
@@ -68,7 +52,7 @@ impl Streams {
         election: ElectionName,
         questions: Questions,
         headers: &HeaderMap,
-        lasting: &Lasting,
+        visitor: &Visitor,
     ) -> Response {
         let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
         let resumed = match last.map(|id| id.parse().ok().and_then(Token::new).ok_or(id)).transpose() {
@@ -87,7 +71,7 @@ impl Streams {
             }
             Err(NotFollowed::Setup(error)) => return refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         };
-        lasting.for_stream();
+        visitor.follow();
         let end = clock::now() + STREAM_LASTS;
         let told = VecDeque::from([Event::default().retry(RETRY)]);
         let stream = EventStream { election, followed, questions, resumed, told, end, _place: place };
@@ -119,8 +103,9 @@ impl EventStream {
             let left = self.end.since(clock::now());
             match tokio::time::timeout(left, self.followed.next()).await.ok()?? {
                 News::Lost(error) => self.tell(None, &change::lost(&error.to_string())),
-                News::Found(now) => self.tell(now.as_ref(), &change::found()),
-                News::Changed(Change { before, now, .. }) => {
+                News::Found(now) => self.tell((*now).as_ref(), &change::found()),
+                News::Changed(news) => {
+                    let Change { before, now, .. } = *news;
                     self.tell_missed().await?;
                     match before {
                         None => self.tell(now.as_ref(), &beginning(&self.election, now.as_ref())),

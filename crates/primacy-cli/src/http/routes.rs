@@ -1,6 +1,6 @@
 //! What is asked for by which path, and what is refused.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -14,8 +14,10 @@ use primacy::ElectionName;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
+use super::crowd::Visitor;
 use super::doctor::{Doctor, DoctorQuery};
-use super::events::{Lasting, Streams};
+use super::events::Streams;
+use super::listener::Client;
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
 use super::page;
@@ -26,9 +28,8 @@ use crate::standing::{CandidateSource, Candidates, ProcessKind, Standing, Standi
 /// How many leaderships a history has if nothing is said.
 const HISTORY_USUAL: u32 = 20;
 
-/// Who has connected.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Client(pub(super) SocketAddr);
+/// What is answered here, for programs that make clients.
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// What all requests share.
 #[derive(Clone)]
@@ -45,10 +46,11 @@ pub(super) fn router(
     questions: Questions,
     doctor: Doctor,
     secret: Option<OrderSecret>,
-    listens_on: IpAddr,
+    is_loopback: bool,
 ) -> Router {
     let routes = Router::new()
         .merge(page::routes())
+        .route("/v1/openapi.json", get(async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI)))
         .route("/v1/process", get(process))
         .route("/v1/doctor", get(diagnosis))
         .route("/v1/elections", get(elections))
@@ -69,7 +71,7 @@ pub(super) fn router(
         .method_not_allowed_fallback(async || {
             refused(StatusCode::METHOD_NOT_ALLOWED, "ask with GET, HEAD or OPTIONS; order with POST to /v1/elections/NAME/ and promote, depose, pause or resume")
         });
-    let routes = match listens_on.is_loopback() {
+    let routes = match is_loopback {
         true => routes.layer(middleware::from_fn(refuse_other_hosts)),
         false => routes,
     };
@@ -163,11 +165,11 @@ async fn diagnosis(State(shared): State<Shared>, Query(wanted): Query<DoctorQuer
 async fn events(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-    Extension(lasting): Extension<Lasting>,
+    Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,
 ) -> Response {
     match named(&shared, &name) {
-        Ok(name) => shared.streams.answer(name, shared.questions, &headers, &lasting),
+        Ok(name) => shared.streams.answer(name, shared.questions, &headers, &visitor),
         Err(refused) => *refused,
     }
 }
@@ -202,7 +204,7 @@ async fn history(
 async fn order(
     State(shared): State<Shared>,
     Path((name, word)): Path<(String, String)>,
-    Extension(Client(client)): Extension<Client>,
+    Extension(client): Extension<Client>,
     request: Request,
 ) -> Response {
     if let Err(refused) = orders::may_order(shared.secret.as_ref(), request.headers(), client) {
@@ -272,6 +274,9 @@ fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>
 
 /// Whatever leads a browser here from another site gets nothing, and nothing is kept by caches.
 async fn guard(request: Request, next: Next) -> Response {
+    if let Some(visitor) = request.extensions().get::<Visitor>() {
+        visitor.has_asked();
+    }
     let mut response = if is_from_other_site(request.headers()) && !is_visit(&request) {
         refused(StatusCode::FORBIDDEN, "a page of another site may not ask here")
     } else {

@@ -1,6 +1,5 @@
 //! The runner: campaigns, has the warden start the program while it leads, and ends as the program did.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             .campaign_with(job.candidate.clone())
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
         let (led, leads) = watch::channel(None);
-        let mut http = None;
+        let mut server = None;
         let told =
             CandidateSource::new(job.election.name(), &job.candidate.label, CandidateState::of(&candidate), leads);
         let told = Arc::new(told);
@@ -62,7 +61,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         if let Some(listener) = job.http.take() {
             let told = Candidates::one(told, Arc::clone(job.election.store()));
             let served = listener.serve(Arc::new(told));
-            http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
+            server = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }
         let mut setbacks = Setbacks::default();
         let warden = match warden.watch_over(&job, candidate.id()).await {
@@ -81,6 +80,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
         let job = Arc::new(job);
+        let http = server.as_ref().map(|server| server.place.clone());
         Runner { job, signals, candidate, led, http, warden, ranks, timing, ending: None, immune: false, setbacks }
             .run()
             .await
@@ -120,7 +120,7 @@ struct Runner {
     /// The leadership, for those who ask.
     led: watch::Sender<Option<CurrentLeadership>>,
     /// Where those ask, until it was told.
-    http: Option<SocketAddr>,
+    http: Option<String>,
     warden: AttachedWarden,
     ranks: Option<Ranks>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
@@ -236,8 +236,8 @@ impl Runner {
     /// From now on it says what happens.
     fn start_log(&mut self) {
         logging::start(&self.job.common, logging::RUNNING);
-        if let Some(address) = self.http.take() {
-            info!("tells over HTTP who leads, on {address}");
+        if let Some(place) = self.http.take() {
+            info!("tells over HTTP who leads, on {place}");
         }
     }
 

@@ -158,6 +158,10 @@ const LINES: &[(&str, Way)] = &[
     ("primacy peer replace c f@10.0.0.6:7400", Peers),
     // docs/manual/http.md
     ("primacy run --http 127.0.0.1:8008 -- ./service --port 8080", Alone(0)),
+    (
+        "curl -N http://127.0.0.1:8008/v1/elections/default/events",
+        No("processes::http_events follows elections like this, on ports that are free"),
+    ),
     ("curl -i http://127.0.0.1:8008/leader", No("processes::http asks candidates like this, on ports that are free")),
     ("openssl rand -hex 32 > order-token && chmod 600 order-token", Alone(0)),
     ("primacy run --http 127.0.0.1:8008 --http-token-file order-token -- ./service", No(ORDERS)),
@@ -167,6 +171,9 @@ const LINES: &[(&str, Way)] = &[
         No(ORDERS),
     ),
     ("primacy status --json --explain", Led(0)),
+    // docs/manual/page.md
+    ("primacy run --http 127.0.0.1:8008 -- ./service", Alone(0)),
+    ("ssh -N -L 8008:127.0.0.1:8008 web-1", No("there is no other host, and no SSH")),
     // docs/manual/kv.md, and the others about nodes
     ("primacy kv status", Alone(69)),
     ("primacy kv explain GROUP", No(FORM)),

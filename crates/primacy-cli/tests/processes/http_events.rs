@@ -10,19 +10,19 @@ use crate::telling::{Telling, try_ask};
 use crate::world::{PATIENCE, World};
 
 /// A client that follows an election.
-struct Follower(BufReader<TcpStream>);
+pub(crate) struct Follower(BufReader<TcpStream>);
 
 /// One event.
 #[derive(Debug)]
-struct Event {
-    name: String,
+pub(crate) struct Event {
+    pub(crate) name: String,
     id: Option<u64>,
-    data: Value,
+    pub(crate) data: Value,
 }
 
 impl Follower {
     /// With these fields in the head of its request.
-    fn start(address: SocketAddr, fields: &str) -> Self {
+    pub(crate) fn start(address: SocketAddr, fields: &str) -> Self {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         let request = format!("GET /v1/elections/default/events HTTP/1.1\nHost: {address}\n{fields}\n");
@@ -40,7 +40,7 @@ impl Follower {
     }
 
     /// The next event; `None` at the end of the stream.
-    fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<Event> {
         let mut event = Event { name: String::new(), id: None, data: Value::Null };
         loop {
             let line = self.line()?;
@@ -175,7 +175,7 @@ fn it_says_which_process_it_is_and_what_the_doctor_finds() {
         let answer = first.get(&format!("/v1/doctor?{wrong}"));
         assert_eq!(answer.status(), 400, "{wrong}: {}", answer.0);
     }
-    // Whoever asks meanwhile is not kept waiting for ever, and the election goes on.
+    // Clients that ask at the same time are answered or refused, and the election goes on.
     let answers: Vec<_> = std::thread::scope(|scope| {
         let ask = || {
             try_ask(first.address, &format!("GET /v1/doctor HTTP/1.1\nHost: {}\nConnection: close\n\n", first.address))

@@ -12,7 +12,7 @@ pub(crate) const SECRET: &str = "c8a1f0d2e4b69753";
 
 impl Telling {
     /// A candidate that takes orders.
-    fn taking_orders(world: &World, name: &str) -> Self {
+    pub(crate) fn taking_orders(world: &World, name: &str) -> Self {
         Self::taking_orders_with(world, name, SHORT)
     }
 
@@ -26,9 +26,14 @@ impl Telling {
 
     /// An order with these fields in its head, each with its end of line.
     fn order(&self, order: &str, fields: &str, body: &str) -> Answer {
+        self.order_in("default", order, fields, body)
+    }
+
+    /// One to this election.
+    pub(crate) fn order_in(&self, election: &str, order: &str, fields: &str, body: &str) -> Answer {
         let (host, length) = (self.address, body.len());
         self.ask(&format!(
-            "POST /v1/elections/default/{order} HTTP/1.1\nHost: {host}\nConnection: close\nContent-Length: {length}\n{fields}\n{body}"
+            "POST /v1/elections/{election}/{order} HTTP/1.1\nHost: {host}\nConnection: close\nContent-Length: {length}\n{fields}\n{body}"
         ))
     }
 

@@ -10,7 +10,9 @@ mod deaths;
 mod host_socket;
 mod http;
 mod http_events;
+mod http_openapi;
 mod http_orders;
+mod http_places;
 mod isolate;
 #[cfg(feature = "kv")]
 mod kv;

@@ -25,15 +25,17 @@ export function copy(template) {
  * Makes the children of a parent those of the items, in their order. A child of an item with the same key stays, and is filled anew.
  */
 export function list(parent, items, key, make, fill) {
+  const wanted = new Set(items.map((item, index) => String(key(item, index))));
   const had = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   const focused = document.activeElement;
   const lost = focused !== document.body && parent.contains(focused);
+  // First, so that what stays is not moved past it: an element that is moved loses the focus.
+  had.forEach((child, name) => wanted.has(name) || child.remove());
   let place = parent.firstElementChild;
   const unplaced = document.createDocumentFragment();
   items.forEach((item, index) => {
     const name = String(key(item, index));
     let child = had.get(name);
-    had.delete(name);
     if (!child) {
       child = make(item);
       child.dataset.key = name;
@@ -47,7 +49,6 @@ export function list(parent, items, key, make, fill) {
       unplaced.append(child);
     }
   });
-  had.forEach((child) => child.remove());
   // Many new ones cost one change of the document.
   parent.append(unplaced);
   if (lost && document.activeElement !== focused) {

@@ -29,6 +29,7 @@ export class Election {
   #trouble = null;
   #lagging = false;
   #claimed = null;
+  #ended = false;
   #frame;
   #drawn = -Infinity;
 
@@ -49,6 +50,7 @@ export class Election {
   }
 
   end() {
+    this.#ended = true;
     cancelAnimationFrame(this.#frame);
     this.poll.end();
     this.changes.end();
@@ -72,9 +74,11 @@ export class Election {
       answer = await ask(path(this.name));
     } catch (trouble) {
       if (!(trouble instanceof Trouble)) throw trouble;
-      this.#fail(trouble);
+      if (!this.#ended) this.#fail(trouble);
       return;
     }
+    // Another view has taken its place on the page.
+    if (this.#ended) return;
     this.page.reached();
     this.history.ahead = answer.ahead;
     // It may have been learnt before a change of which a stream has told already.

@@ -20,6 +20,7 @@ export class History {
   #told = null;
   #changed = null;
   #failed = false;
+  #ended = false;
   #current = null;
 
   constructor(election) {
@@ -35,6 +36,7 @@ export class History {
   }
 
   end() {
+    this.#ended = true;
     this.poll.end();
   }
 
@@ -51,6 +53,7 @@ export class History {
   async #ask() {
     try {
       const { told } = await ask(path(this.#election, `/history?limit=${this.#limit}`));
+      if (this.#ended) return;
       this.#failed = false;
       this.#told = told;
       this.draw(this.#current);

@@ -73,6 +73,7 @@ export class Orders {
     text(id("order-give"), title);
     text(id("order-refused"), "");
     show(id("order-give"), true);
+    show(id("order-plain"), !isSecureContext);
     this.#askToken();
     id("order").showModal();
     (secret === null ? id("order-token") : id("order-cancel")).focus();
@@ -122,10 +123,13 @@ export class Orders {
   #failed(given, trouble, token) {
     if (trouble.status === 401) secret = null;
     else if (trouble.status !== undefined) secret = token;
+    const why = shown(trouble.message);
     const says =
       trouble.kind === "unreachable"
         ? "There is no answer, and it is not known whether the order was given: see who leads."
-        : `Refused: ${shown(trouble.message)}.`;
+        : trouble.status === 503
+          ? `The store gives no answer: ${why}.`
+          : `Refused: ${why}.`;
     if (this.#given !== given) {
       this.said(says);
       return;

@@ -57,6 +57,7 @@ class Page {
 
   #open(part, make) {
     this.#view?.end();
+    id("order").close();
     text(id("outcome"), "");
     text(id("news"), "");
     this.#part = part;

@@ -13,6 +13,7 @@ export class Table {
   #at = null;
   #trouble = null;
   #clock;
+  #ended = false;
 
   /** `page` shows troubles, and goes to the only election if there is one. */
   constructor(page) {
@@ -25,6 +26,7 @@ export class Table {
   }
 
   end() {
+    this.#ended = true;
     this.poll.end();
     clearInterval(this.#clock);
   }
@@ -32,6 +34,8 @@ export class Table {
   async #ask() {
     try {
       const { told } = await ask("/v1/elections");
+      // Another view has taken its place on the page.
+      if (this.#ended) return;
       this.#trouble = null;
       this.#at = now();
       this.#told = told.elections.sort((one, other) => (one.election < other.election ? -1 : 1));
@@ -39,6 +43,7 @@ export class Table {
       if (this.page.only(this.#told)) return;
     } catch (trouble) {
       if (!(trouble instanceof Trouble)) throw trouble;
+      if (this.#ended) return;
       this.#trouble = trouble;
       this.page.lost(trouble);
     }

@@ -85,7 +85,11 @@ export function leaderless(told) {
   }
 }
 
-/** A leader's or candidate's name. */
+// Letters that are written from right to left.
+const TURNS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** A leader's or candidate's name in a sentence, whose order it does not change. */
 export function named(who) {
-  return shown(who.label);
+  const name = shown(who.label);
+  return TURNS.test(name) ? `\u2068${name}\u2069` : name;
 }
