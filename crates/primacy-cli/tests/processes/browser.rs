@@ -218,9 +218,22 @@ impl Browser {
 
     /// As for somebody who likes it `dark` or `light`.
     pub(crate) fn scheme(&self, scheme: &str) {
-        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        self.command("Emulation.setEmulatedMedia", &features);
-        self.until(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"));
+        self.prefers("prefers-color-scheme", scheme);
+    }
+
+    /// As for somebody who has set this in their system.
+    pub(crate) fn prefers(&self, what: &str, value: &str) {
+        self.command("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": what, "value": value }] }));
+        self.until(&format!("matchMedia('({what}: {value})').matches"));
+    }
+
+    /// As while another tab is looked at, or this one again.
+    pub(crate) fn look_away(&self, is_away: bool) {
+        self.run(
+            "Object.defineProperty(document, 'hidden', { value: arguments[0], configurable: true });
+            document.dispatchEvent(new Event('visibilitychange'));",
+            vec![json!(is_away)],
+        );
     }
 
     /// What can be seen, as a small PNG.

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::browser::Browser;
+use crate::http_events::Follower;
 use crate::telling::Telling;
 use crate::voters::{Cluster, free_port};
 use crate::world::{World, send};
@@ -234,4 +235,92 @@ fn among_peers_it_shows_which_voters_support_the_leader() {
     (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGCONT));
     browser.until("document.querySelector('#trouble').textContent === ''");
     browser.until_says("#who", "web-1 leads with token");
+}
+
+#[test]
+fn a_voter_shows_the_elections_of_all() {
+    let mut cluster = Cluster::planned(3);
+    let addresses = [(); 3].map(|()| free_address());
+    for (n, address) in addresses.iter().enumerate() {
+        let mut command = cluster.command(n);
+        command.args(["--http", &address.to_string()]);
+        cluster.run_by(n, command);
+    }
+    (0..3).for_each(|n| drop(cluster.voter(n).await_event("ready")));
+    let mut world = cluster.world();
+    let Some(browser) = Browser::start(&world) else { return };
+    browser.open(addresses[0], "");
+    browser.until_says("#none", "no election at the moment");
+    let _first = world.start("web-1", BRIEF, &[]);
+    world.expect_start_after(0);
+    // The only one is shown without a choice, and when there is another both are in a table.
+    browser.until_says("#who", "web-1 leads with token 1");
+    browser.until_says("#keeper-says", "3 of 3 support the leader");
+    done(world.primacy(["run", "--election", "billing", "--name", "web-2", "--", "true"]));
+    browser.until("document.querySelectorAll('#rows tr').length === 2");
+    assert_eq!(browser.says("tr[data-key='billing'] .state"), "nobody leads");
+    assert_eq!(browser.says("tr[data-key='default'] .state"), "led");
+}
+
+#[test]
+fn where_no_stream_is_to_be_had_it_asks_all_the_same() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let first = world.start("web-1", LONG, &[]);
+    let led = world.expect_start_after(0);
+    let second = Telling::start_with(&world, "web-2", LONG);
+    world.await_candidates(1);
+    // As many as there may be.
+    let _others: Vec<_> = (0..32).map(|_| Follower::start(second.address, "")).collect();
+    assert_eq!(second.get("/v1/elections/default/events").status(), 503);
+    browser.open(second.address, "");
+    browser.until_says("#who", "web-1 leads with token 1");
+    first.send(Signal::SIGKILL);
+    let next = world.expect_start_after(led.token);
+    browser.until_says("#who", &format!("web-2 leads with token {}", next.token));
+    browser.until_says("#terms", "its process died");
+}
+
+#[test]
+fn a_tab_that_nobody_looks_at_asks_nothing_and_is_as_new_as_ever_when_it_is_looked_at() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let first = world.start("web-1", LONG, &[]);
+    let led = world.expect_start_after(0);
+    let second = Telling::start_with(&world, "web-2", LONG);
+    world.await_candidates(1);
+    browser.open(second.address, "");
+    browser.until_says("#terms", "leads now");
+    browser.look_away(true);
+    first.send(Signal::SIGKILL);
+    let next = world.expect_start_after(led.token);
+    let asked = "performance.getEntriesByType('resource').length";
+    let before = browser.value(asked);
+    // It has heard nothing for so long that it says so, and asks all the same no more.
+    browser.until_says("#who", "Who leads is not known now.");
+    assert_eq!(browser.value(asked), before);
+    assert!(!browser.all().contains("web-2 leads"), "{}", browser.all());
+    browser.look_away(false);
+    browser.until_says("#who", &format!("web-2 leads with token {}", next.token));
+    browser.until_says("#terms", "its process died");
+}
+
+#[test]
+fn a_lease_that_cannot_be_followed_has_no_countdown_and_a_calm_page_has_a_slow_one() {
+    let mut world = World::new();
+    let Some(browser) = Browser::start(&world) else { return };
+    let brief = Telling::start_with(&world, "web-1", &["--lease", "600ms", "--grace", "100ms"]);
+    world.expect_start_after(0);
+    browser.open(brief.address, "");
+    browser.until_says("#who", "web-1 led when last asked with token");
+    browser.until_says("#left-text", "of 600 ms: too short to be followed here");
+    assert_eq!(browser.value("document.querySelector('#left').hidden"), true);
+    drop(brief);
+    let mut world = World::new();
+    let long = Telling::start_with(&world, "web-1", &["--lease", "30s"]);
+    world.expect_start_after(0);
+    browser.prefers("prefers-reduced-motion", "reduce");
+    browser.open(long.address, "");
+    let says = browser.until_says("#left-text", " s left of 30 s");
+    assert!(!says.contains('.'), "{says}");
 }
