@@ -173,7 +173,7 @@ impl Browser {
     /// Presses keys, where the focus is.
     pub(crate) fn press(&self, keys: &[Key]) {
         let actions = keys.iter().fold(KeyActions::new("keys".to_owned()), |actions, key| {
-            let value = char::from(key.clone());
+            let value = char::from(*key);
             actions.then(KeyAction::Down { value }).then(KeyAction::Up { value })
         });
         self.runtime.block_on(self.client().perform_actions(actions)).expect("keys");
