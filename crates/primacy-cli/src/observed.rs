@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use primacy::store::{Snapshot, Store, StoreError};
-use primacy::{Election, ElectionName, Observation, SetupError, clock};
+use primacy::{Election, ElectionName, Instant, Observation, SetupError, clock};
 use tokio::sync::watch;
 
 use crate::output::change::changes;
@@ -24,6 +24,15 @@ pub(crate) struct Observations {
     known: Mutex<BTreeMap<ElectionName, Weak<watch::Receiver<Observation>>>>,
 }
 
+/// What is told of an election that is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// At once what others have seen a moment ago; and while the store is away what follows from the lease that was seen last.
+    Known,
+    /// Only what the store has answered since.
+    Answered,
+}
+
 /// Why an election cannot be followed.
 #[derive(Debug)]
 pub(crate) enum NotFollowed {
@@ -39,11 +48,17 @@ impl Observations {
         Self { store, known: Mutex::default() }
     }
 
-    /// Follows this election. Each one that is followed takes a connection to the store, and files: so they are no more than `most`.
+    /// Follows this election, in this manner. Each one that is followed takes a connection to the store, and files: so they are no
+    /// more than `most`.
     ///
     /// # Errors
     /// If there are that many, or the system gives no thread.
-    pub(crate) fn follow(&self, election: &ElectionName, most: usize) -> Result<ElectionChanges, NotFollowed> {
+    pub(crate) fn follow(
+        &self,
+        election: &ElectionName,
+        manner: Manner,
+        most: usize,
+    ) -> Result<ElectionChanges, NotFollowed> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, observed| observed.strong_count() > 0);
         let shared = match known.get(election).and_then(Weak::upgrade) {
@@ -56,7 +71,8 @@ impl Observations {
                 shared
             }
         };
-        Ok(ElectionChanges { observed: (*shared).clone(), _shared: shared, last: None, answers: true })
+        let begun = clock::now();
+        Ok(ElectionChanges { observed: (*shared).clone(), _shared: shared, manner, begun, last: None, answers: true })
     }
 }
 
@@ -88,6 +104,8 @@ pub(crate) struct ElectionChanges {
     observed: watch::Receiver<Observation>,
     /// As long as somebody follows it, others share the observation.
     _shared: Arc<watch::Receiver<Observation>>,
+    manner: Manner,
+    begun: Instant,
     last: Option<Option<Snapshot>>,
     /// Whether the store has answered when it was asked last, or was not asked yet.
     answers: bool,
@@ -108,13 +126,21 @@ impl ElectionChanges {
         }
     }
 
+    /// Whether what was seen then may be told now.
+    fn may_tell(&self, seen_at: Option<Instant>) -> bool {
+        match self.manner {
+            Manner::Known => true,
+            Manner::Answered => self.answers && seen_at.is_some_and(|at| at >= self.begun),
+        }
+    }
+
     fn news(&mut self, observation: Observation) -> Option<News> {
-        let seen = seen(&observation);
+        let (seen, seen_at) = (seen(&observation), observation.seen_at);
         let answered = std::mem::replace(&mut self.answers, observation.trouble.is_none());
         if let Some(error) = observation.trouble.filter(|_| answered) {
             return Some(News::Lost(error));
         }
-        let (now, age) = seen?;
+        let (now, age) = seen.filter(|_| self.may_tell(seen_at))?;
         if self.answers && !answered && self.last.is_some() {
             return Some(News::Found(Box::new(now)));
         }

@@ -15,7 +15,7 @@ use super::rights::Caller;
 use super::wire::{self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, RefusalCode, Request, Said};
 use super::{Agent, Refusal};
 use crate::failure::{Failure, code};
-use crate::observed::{Change, ElectionChanges, News, NotFollowed};
+use crate::observed::{Change, ElectionChanges, Manner, News, NotFollowed};
 use crate::order::RemoteOrder;
 use crate::output::Output;
 use crate::output::schema::{Millis, SCHEMA, State, Status};
@@ -93,7 +93,7 @@ fn follow(agent: &Agent, election: &str, caller: &Caller) -> Result<(ElectionCha
         return Err(Refusal::not_allowed(caller, "look at", &election));
     }
     let most = if caller.is_trusted() { OBSERVED_MOST } else { OBSERVED_MOST / 2 };
-    match agent.observations.follow(&election, most) {
+    match agent.observations.follow(&election, Manner::Known, most) {
         Ok(changes) => Ok((changes, election)),
         Err(NotFollowed::TooMany) => Err(Refusal::new(RefusalCode::Busy, "too many elections are looked at")),
         Err(NotFollowed::Setup(error)) => Err(Refusal::new(RefusalCode::Unavailable, error.to_string())),

@@ -8,15 +8,16 @@ use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use primacy::peers::certs::{self, CertsError};
 use primacy::peers::tls::{Identity, Tls, TlsError};
-use primacy::peers::{FileError, Peer, PeerAddress, PeerError};
+use primacy::peers::{FileError, Peer, PeerAddress, PeerError, PeersStore};
 use primacy::select::{Score, ScoreError};
+use primacy::store::Store;
 use tracing::{error, info, warn};
 
 use super::voters;
 use crate::cli::Common;
 use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
 use crate::failure::{Failure, code};
-use crate::http::{HttpListener, HttpServer};
+use crate::http::HttpListener;
 use crate::output::Output;
 use crate::output::certificates;
 use crate::output::schema::{self, SCHEMA};
@@ -42,6 +43,7 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     let (mut settings, asks_for_socket) = (args.settings()?, args.asks_for_socket());
     let tls = settings.tls.clone();
     HttpListener::check(&args.http)?;
+    let store = args.http.http.as_ref().map(|_| told_store(settings.socket.as_deref())).transpose()?;
     let http = HttpListener::bind(&args.http)?;
     // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
     let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
@@ -53,7 +55,7 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
         warn!("the path of the folder is too long for a socket: {WITHOUT_SOCKET}");
     }
     let peer = match Peer::start(settings.clone()).await {
-        Err(error @ PeerError::Socket { .. }) if !asks_for_socket => {
+        Err(error @ PeerError::Socket { .. }) if !asks_for_socket && args.http.http.is_none() => {
             warn!("{error}: {WITHOUT_SOCKET}");
             settings.socket = None;
             Peer::start(settings.clone()).await
@@ -78,7 +80,10 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     };
     let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
     told(output, "listening", &format!("{name} listens on {address}{here}"))?;
-    let served = http.map(|http| serve(http, settings.socket.as_deref())).transpose()?;
+    let served = http.zip(store).map(|(http, store)| http.serve(Arc::new(Candidates::new(store, ProcessKind::Voter))));
+    let served = served.transpose();
+    let served =
+        served.map_err(|error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}")))?;
     if let Some(server) = &served {
         info!("tells over HTTP who leads, on {}", server.place);
     }
@@ -113,15 +118,14 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     }
 }
 
-/// Tells over HTTP who leads, as programs here learn it.
-fn serve(http: HttpListener, socket: Option<&Path>) -> Result<HttpServer, Failure> {
+/// How it is learnt here who leads, to be told over HTTP: over the voter's own socket, as programs learn it.
+fn told_store(socket: Option<&Path>) -> Result<Arc<dyn Store>, Failure> {
     let Some(socket) = socket else {
         return Err(Failure::usage("--http asks the voters over this one's socket: name a path for it with --socket"));
     };
-    let store = primacy::store::from_url(&format!("peers://{}", socket.display()));
-    let store = store.map_err(|error| Failure::usage(format!("--http: {error}")))?;
-    let served = http.serve(Arc::new(Candidates::new(store, ProcessKind::Voter)));
-    served.map_err(|error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}")))
+    let absolute = std::path::absolute(socket);
+    let absolute = absolute.map_err(|error| Failure::usage(format!("--socket {}: {error}", socket.display())))?;
+    Ok(Arc::new(PeersStore::through(&absolute)))
 }
 
 /// The command that says how many requests arrive here, if there is one.

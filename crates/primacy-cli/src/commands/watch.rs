@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::change::{self, Change, beginning, changes};
 use crate::output::lead::Lead;
-use crate::output::schema;
+use crate::output::schema::{self, State};
 use crate::output::style::Tone;
 use crate::reach::Reach;
 
@@ -102,7 +102,8 @@ impl Watch<'_> {
         let time = palette.paint(&Zoned::now().strftime("%H:%M:%S%.3f").to_string(), Tone::Faint);
         self.output.text(&format!("{time}  {}\n", palette.paint(&change.text, change.tone)))?;
         let at_unix_ms = Timestamp::now().as_millisecond();
-        self.output.json_line(&schema::Change::new(reach.election(), at_unix_ms, change, seen))
+        let now = change.is_known().then(|| State::of(reach.election(), seen));
+        self.output.json_line(&schema::Change::new(at_unix_ms, &change.clone().into(), now.as_ref()))
     }
 }
 

@@ -11,7 +11,8 @@ use crate::output::advice::Diagnosis;
 use crate::reach::Reach;
 use clocks::Reading;
 
-/// Measures, and judges this timing. `grace` is what the work needs to stop, if that is known. Nothing is written.
+/// Measures, and judges this timing. `grace` is what the work needs to stop, if that is known. Databases are written to as candidates
+/// do, and no election is changed.
 ///
 /// # Errors
 /// If the store does not answer.

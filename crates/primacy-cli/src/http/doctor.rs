@@ -12,14 +12,16 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::answers::{json, refused};
-use super::questions::{Asked, PATIENCE, Unanswered, wait};
+use super::questions::{Asked, Unanswered, wait};
 use crate::cli::{DoctorArgs, duration};
 use crate::diagnosis::diagnose;
 use crate::reach::Reach;
 use crate::standing::Candidates;
 
 /// How long the store may take for all that is measured.
-const WITHIN: Duration = Duration::from_secs(5);
+const WITHIN: Duration = Duration::from_secs(10);
+/// How long a client waits, less than its connection lasts.
+const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Brings to the task that measures what is to be judged.
 #[derive(Clone)]

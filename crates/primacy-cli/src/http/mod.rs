@@ -148,8 +148,9 @@ async fn serve(
     };
     let (questions, answering) = Questions::new(Arc::clone(candidates));
     let (doctor, measuring) = Doctor::new(candidates);
-    let routes = routes::router(Arc::clone(candidates), questions, doctor, secret, listener.is_loopback());
-    let crowd = Crowd::new(connections_max());
+    let (is_loopback, most) = (listener.is_loopback(), connections_max());
+    let routes = routes::router(Arc::clone(candidates), questions, doctor, secret, is_loopback, most);
+    let crowd = Crowd::new(most);
     let connections = async {
         for number in 0.. {
             let taken = accepting.accept().await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use primacy::store::Snapshot;
 use primacy::{ElectionName, Instant, Token, clock};
 use tokio::sync::{mpsc, oneshot};
@@ -22,12 +22,14 @@ use crate::standing::{Candidates, ProcessKind};
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);
+/// The same for all elections of the voters: the list costs each of them a question for each.
+const FRESH_OF_VOTERS: Duration = Duration::from_secs(2);
 /// For how long a store that has not answered is not asked again.
 const SPARED: Duration = Duration::from_secs(1);
 /// How long the store may take for all of an answer.
 const WITHIN: Duration = Duration::from_secs(3);
 /// How long a client waits, behind others too.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How many clients wait at once, those with questions and those with orders.
 const WAITING_MAX: usize = 64;
 const ORDERS_MAX: usize = 8;
@@ -49,6 +51,8 @@ pub(super) enum Question {
     History(ElectionName, u32),
     /// What can be counted and measured of all this.
     Metrics,
+    /// Whether the store answers at all.
+    Reached,
 }
 
 /// Why there is no answer: it took too long, or too many wait.
@@ -64,7 +68,14 @@ pub(super) struct Asked<T, A = Response> {
 }
 
 /// Which leaderships a client of an election's events has missed: from this token on. The oldest first.
-type Missed = Asked<(ElectionName, Token), Result<Vec<PastTerm>, Failure>>;
+type Missed = Asked<MissedSince, Result<Vec<PastTerm>, Failure>>;
+
+/// What its client has missed of an election, and since when it asks.
+struct MissedSince {
+    election: ElectionName,
+    token: Token,
+    asked_at: Instant,
+}
 
 /// Brings questions and orders to the task that asks the store.
 #[derive(Clone)]
@@ -105,7 +116,8 @@ impl Questions {
     /// # Errors
     /// If there is no answer in time.
     pub(super) async fn ended_since(&self, election: ElectionName, since: Token) -> Result<Vec<PastTerm>, Unanswered> {
-        wait(&self.missed, (election, since), PATIENCE).await?.map_err(|_| Unanswered)
+        let missed = MissedSince { election, token: since, asked_at: clock::now() };
+        wait(&self.missed, missed, PATIENCE).await?.map_err(|_| Unanswered)
     }
 
     /// The answer to an order.
@@ -144,6 +156,11 @@ impl<T> Dated<T> {
         Self { at: clock::now(), what }
     }
 
+    /// What was asked for then: it is no older.
+    const fn since(at: Instant, what: T) -> Self {
+        Self { at, what }
+    }
+
     fn is_younger_than(&self, age: Duration) -> bool {
         clock::now().since(self.at) < age
     }
@@ -163,6 +180,7 @@ struct Asker {
     reach: Option<Reach>,
     known: BTreeMap<ElectionName, Known>,
     list: Option<Dated<Answer<Vec<Snapshot>>>>,
+    reached: Option<Dated<()>>,
     failure: Option<Dated<Failure>>,
     /// That of a list is about all elections of the store, and not about one.
     list_failure: Option<Dated<Failure>>,
@@ -174,18 +192,20 @@ struct Asker {
 /// wait behind would wait as long again.
 async fn fresh<'a, T>(
     known: &'a mut Option<Dated<T>>,
+    age: Duration,
     failure: &mut Option<Dated<Failure>>,
     asking: impl Future<Output = Result<T, Failure>>,
 ) -> Result<&'a T, Failure> {
-    let fresh = match known.take().filter(|known| known.is_younger_than(FRESH)) {
+    let fresh = match known.take().filter(|known| known.is_younger_than(age)) {
         Some(fresh) => fresh,
         None => {
             if let Some(failure) = failure.as_ref().filter(|failure| failure.is_younger_than(SPARED)) {
                 return Err(failure.what.clone());
             }
+            let begun = clock::now();
             let asked = asking.await;
             *failure = asked.as_ref().err().cloned().map(Dated::of);
-            Dated::of(asked?)
+            Dated::since(begun, asked?)
         }
     };
     Ok(&known.insert(fresh).what)
@@ -207,21 +227,29 @@ impl Asker {
 
     async fn view(&mut self, election: &ElectionName) -> Result<(&ElectionView, &Reach), Failure> {
         let (known, failure, reach) = self.about(election);
-        let view = fresh(&mut known.view, failure, ElectionView::ask(reach, true)).await?;
+        let view = fresh(&mut known.view, FRESH, failure, ElectionView::ask(reach, true)).await?;
         Ok((view, reach))
     }
 
     async fn past(&mut self, election: &ElectionName) -> Result<(&PastLeaderships, &Reach), Failure> {
         let (known, failure, reach) = self.about(election);
-        let past = fresh(&mut known.past, failure, PastLeaderships::ask(reach, HISTORY_MAX)).await?;
+        let past = fresh(&mut known.past, FRESH, failure, PastLeaderships::ask(reach, HISTORY_MAX)).await?;
         Ok((past, reach))
+    }
+
+    /// Whether the store answers one question.
+    async fn reached(&mut self) -> Result<(), Failure> {
+        self.about(&ElectionName::default());
+        let Self { reach: Some(reach), reached, failure, .. } = self else { return Ok(()) };
+        fresh(reached, FRESH, failure, async { reach.snapshot().await.map(drop) }).await.copied()
     }
 
     /// All elections of the store, with how old that is.
     async fn list(&mut self, any: &ElectionName) -> Result<(Vec<Snapshot>, Duration), Failure> {
         self.about(any);
+        let age = if self.candidates.kind() == ProcessKind::Voter { FRESH_OF_VOTERS } else { FRESH };
         let Self { reach: Some(reach), list, list_failure, .. } = self else { return Ok(Default::default()) };
-        let seen = fresh(list, list_failure, reach.elections()).await?.clone();
+        let seen = fresh(list, age, list_failure, reach.elections()).await?.clone();
         let age = seen.age();
         Ok((seen.value.into_iter().map(|snapshot| aged(snapshot, age)).collect(), age))
     }
@@ -271,11 +299,14 @@ impl Asker {
         Ok(json(&List { schema: SCHEMA, store: location, answer_age_ms: Millis(age), elections: states }))
     }
 
-    async fn ended_since(&mut self, election: &ElectionName, since: Token) -> Result<Vec<PastTerm>, Failure> {
-        let (past, reach) = self.past(election).await?;
+    async fn ended_since(&mut self, missed: &MissedSince) -> Result<Vec<PastTerm>, Failure> {
+        let (known, ..) = self.about(&missed.election);
+        // What was known may be older than what the client knows.
+        known.past.take_if(|past| past.at < missed.asked_at);
+        let (past, reach) = self.past(&missed.election).await?;
         let terms = past.history(reach, HISTORY_MAX).terms;
-        let missed = |term: &PastTerm| term.has_ended() && term.token() >= since.get();
-        Ok(terms.into_iter().rev().filter(missed).collect())
+        let is_missed = |term: &PastTerm| term.has_ended() && term.token() >= missed.token.get();
+        Ok(terms.into_iter().rev().filter(is_missed).collect())
     }
 
     async fn tell_of(&mut self, question: Question) -> Response {
@@ -284,6 +315,7 @@ impl Asker {
                 let said = self.said().await;
                 return metrics::answer(&self.candidates, said.as_ref());
             }
+            Question::Reached => self.reached().await.map(|()| StatusCode::OK.into_response()),
             Question::Election(name) => self.view(&name).await.map(|(seen, reach)| json(&seen.status(reach))),
             Question::Elections => self.elections().await,
             Question::History(name, limit) => {
@@ -300,6 +332,7 @@ async fn answer(candidates: Arc<Candidates>, mut inbox: Inbox) {
         reach: None,
         known: BTreeMap::new(),
         list: None,
+        reached: None,
         failure: None,
         list_failure: None,
         end: clock::now(),
@@ -324,20 +357,34 @@ async fn answer(candidates: Arc<Candidates>, mut inbox: Inbox) {
                 };
                 drop(tell.send(told));
             }
-            Some(Asked { what: (election, since), tell, .. }) = inbox.missed.recv() => {
+            // Neither of these goes before the other.
+            Some(next) = next(&mut inbox.questions, &mut inbox.missed) => {
                 asker.end = clock::now() + WITHIN;
-                // What was known may be older than what the client knows.
-                asker.known.remove(&election);
-                drop(tell.send(asker.ended_since(&election, since).await));
-            }
-            Some(Asked { what, tell, .. }) = inbox.questions.recv() => {
-                if tell.is_closed() {
-                    continue;
+                match next {
+                    Next::Question(Asked { what, tell, .. }) if !tell.is_closed() => {
+                        drop(tell.send(asker.tell_of(what).await));
+                    }
+                    Next::Missed(Asked { what, tell, .. }) if !tell.is_closed() => {
+                        drop(tell.send(asker.ended_since(&what).await));
+                    }
+                    Next::Question(_) | Next::Missed(_) => {}
                 }
-                asker.end = clock::now() + WITHIN;
-                drop(tell.send(asker.tell_of(what).await));
             }
             else => return,
         }
+    }
+}
+
+/// What is answered next, if nothing was ordered.
+enum Next {
+    Question(Asked<Question>),
+    Missed(Missed),
+}
+
+async fn next(questions: &mut mpsc::Receiver<Asked<Question>>, missed: &mut mpsc::Receiver<Missed>) -> Option<Next> {
+    tokio::select! {
+        Some(question) = questions.recv() => Some(Next::Question(question)),
+        Some(asked) = missed.recv() => Some(Next::Missed(asked)),
+        else => None,
     }
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::Router;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 use primacy::ElectionName;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
@@ -47,6 +49,7 @@ pub(super) fn router(
     doctor: Doctor,
     secret: Option<OrderSecret>,
     is_loopback: bool,
+    connections_max: usize,
 ) -> Router {
     let routes = Router::new()
         .merge(page::routes())
@@ -75,14 +78,13 @@ pub(super) fn router(
         true => routes.layer(middleware::from_fn(refuse_other_hosts)),
         false => routes,
     };
-    let streams = Streams::new(&candidates);
+    let streams = Streams::new(&candidates, connections_max);
     routes.layer(middleware::from_fn(guard)).with_state(Shared { candidates, questions, streams, doctor, secret })
 }
 
 /// By any method that a load balancer may use.
 fn probe(answer: fn(&Shared, &Wanted) -> Response) -> MethodRouter<Shared> {
-    let told =
-        move |State(shared): State<Shared>, Query(wanted): Query<Wanted>| async move { answer(&shared, &wanted) };
+    let told = move |State(shared): State<Shared>, Said(wanted): Said<Wanted>| async move { answer(&shared, &wanted) };
     get(told).options(told)
 }
 
@@ -96,6 +98,30 @@ struct Wanted {
 #[derive(Debug, Deserialize)]
 struct Limit {
     limit: Option<u32>,
+}
+
+/// What a query says.
+struct Said<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Said<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let said = Query::from_request_parts(parts, state).await;
+        said.map(|Query(said)| Self(said)).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
+}
+
+/// What a path names.
+struct Named<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let named = Path::from_request_parts(parts, state).await;
+        named.map(|Path(named)| Self(named)).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
 }
 
 fn leader(shared: &Shared, wanted: &Wanted) -> Response {
@@ -127,7 +153,7 @@ fn healthy(_: &Shared, _: &Wanted) -> Response {
 
 async fn ready(State(shared): State<Shared>) -> Response {
     if shared.candidates.kind() == ProcessKind::Voter {
-        let told = ask(&shared, Question::Elections).await;
+        let told = ask(&shared, Question::Reached).await;
         return if told.status() == StatusCode::OK { healthy(&shared, &Wanted { election: None }) } else { told };
     }
     let all = shared.candidates.all();
@@ -158,13 +184,22 @@ async fn process(State(shared): State<Shared>) -> Response {
     })
 }
 
-async fn diagnosis(State(shared): State<Shared>, Query(wanted): Query<DoctorQuery>) -> Response {
-    shared.doctor.answer(&wanted).await
+/// For those who may order: what is measured is written to the store, as fast as it takes it.
+async fn diagnosis(
+    State(shared): State<Shared>,
+    Said(wanted): Said<DoctorQuery>,
+    Extension(client): Extension<Client>,
+    headers: HeaderMap,
+) -> Response {
+    match orders::may_order(shared.secret.as_ref(), &headers, client) {
+        Ok(()) => shared.doctor.answer(&wanted).await,
+        Err(refused) => *refused,
+    }
 }
 
 async fn events(
     State(shared): State<Shared>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,
 ) -> Response {
@@ -178,7 +213,7 @@ async fn elections(State(shared): State<Shared>) -> Response {
     ask(&shared, Question::Elections).await
 }
 
-async fn election(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
+async fn election(State(shared): State<Shared>, Named(name): Named<String>) -> Response {
     match named(&shared, &name) {
         Ok(name) => ask(&shared, Question::Election(name)).await,
         Err(refused) => *refused,
@@ -187,8 +222,8 @@ async fn election(State(shared): State<Shared>, Path(name): Path<String>) -> Res
 
 async fn history(
     State(shared): State<Shared>,
-    Path(name): Path<String>,
-    Query(Limit { limit }): Query<Limit>,
+    Named(name): Named<String>,
+    Said(Limit { limit }): Said<Limit>,
 ) -> Response {
     let limit = limit.unwrap_or(HISTORY_USUAL);
     if !(1..=HISTORY_MAX).contains(&limit) {
@@ -203,7 +238,7 @@ async fn history(
 /// Who may order is asked first: a stranger learns nothing else, and sends nothing else.
 async fn order(
     State(shared): State<Shared>,
-    Path((name, word)): Path<(String, String)>,
+    Named((name, word)): Named<(String, String)>,
     Extension(client): Extension<Client>,
     request: Request,
 ) -> Response {

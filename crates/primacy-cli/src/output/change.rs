@@ -5,6 +5,7 @@ use primacy::store::{Holder, Snapshot};
 
 use super::lead::{LOST, Lead};
 use super::report::handover_text;
+use super::schema::ChangeText;
 use super::span::span;
 use super::style::Tone;
 use crate::foreign_text::shorten;
@@ -20,6 +21,12 @@ pub(crate) struct Change<'a> {
     pub(crate) candidate: Option<&'a Holder>,
     /// How it looks.
     pub(crate) tone: Tone,
+}
+
+impl From<Change<'_>> for ChangeText {
+    fn from(change: Change<'_>) -> Self {
+        Self { event: change.event, text: change.text, candidate: change.candidate.map(Into::into) }
+    }
 }
 
 impl Change<'_> {

@@ -152,33 +152,30 @@ pub(crate) struct List {
     pub(crate) elections: Vec<State>,
 }
 
-/// One line of `primacy watch --json`.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Change {
-    pub(crate) schema: u32,
-    pub(crate) at_unix_ms: i64,
+/// A change, as it is told to programs.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeText {
     pub(crate) event: &'static str,
     pub(crate) text: String,
     pub(crate) candidate: Option<Who>,
-    pub(crate) now: Option<State>,
 }
 
-impl Change {
-    /// The change at this time, after which the election looks like this.
-    pub(crate) fn new(
-        election: &primacy::ElectionName,
-        at_unix_ms: i64,
-        change: &super::change::Change<'_>,
-        now: Option<&Snapshot>,
-    ) -> Self {
-        Self {
-            schema: SCHEMA,
-            at_unix_ms,
-            event: change.event,
-            text: change.text.clone(),
-            candidate: change.candidate.map(Into::into),
-            now: change.is_known().then(|| State::of(election, now)),
-        }
+/// One line of `primacy watch --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Change<'a> {
+    schema: u32,
+    at_unix_ms: i64,
+    event: &'static str,
+    text: &'a str,
+    candidate: Option<&'a Who>,
+    now: Option<&'a State>,
+}
+
+impl<'a> Change<'a> {
+    /// The change at this time, after which the election looks like this, if that is known.
+    pub(crate) fn new(at_unix_ms: i64, change: &'a ChangeText, now: Option<&'a State>) -> Self {
+        let ChangeText { event, text, candidate } = change;
+        Self { schema: SCHEMA, at_unix_ms, event, text, candidate: candidate.as_ref(), now }
     }
 }
 

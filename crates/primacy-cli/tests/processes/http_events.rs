@@ -2,11 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::telling::{Telling, try_ask};
+use crate::http_orders::SECRET;
+use crate::telling::Telling;
 use crate::world::{PATIENCE, World};
 
 /// A client that follows an election.
@@ -55,6 +57,17 @@ impl Follower {
         }
     }
 
+    /// Nothing comes until it is said that the stream lives, which takes longer than leases in these tests.
+    fn expect_nothing(&mut self) {
+        loop {
+            let line = self.line().expect("it goes on");
+            assert!(!line.starts_with("event"), "{line}: {:?}", self.line());
+            if line.starts_with(':') {
+                return;
+            }
+        }
+    }
+
     /// The next one that tells this change.
     fn await_change(&mut self, change: &str) -> Event {
         loop {
@@ -79,6 +92,15 @@ fn a_client_sees_each_change_and_one_that_comes_back_is_told_of_the_leaderships_
     assert_eq!(now.data["now"]["leader"]["label"], "a");
 
     first.runner.send(Signal::SIGKILL);
+    // What has ended is told before what follows.
+    let term = loop {
+        let event = follower.next().expect("an event");
+        if event.name == "term" {
+            break event;
+        }
+        assert!(event.id <= Some(led.token), "{event:?}");
+    };
+    assert_eq!((term.id, &term.data["ended"]), (Some(led.token), &"died".into()), "{term:?}");
     let change = follower.await_change("leader");
     assert_eq!(change.id, Some(led.token + 1), "{change:?}");
     assert_eq!(change.data["now"]["leader"]["label"], "b");
@@ -105,21 +127,59 @@ fn a_client_sees_each_change_and_one_that_comes_back_is_told_of_the_leaderships_
     world.assert_never_two();
 }
 
+/// Takes the store away, and gives it back when this is dropped.
+struct Away {
+    path: PathBuf,
+    aside: PathBuf,
+}
+
+impl Away {
+    fn take(world: &World) -> Self {
+        let away = Self { path: world.path("primacy.db"), aside: world.path("aside.db") };
+        std::fs::rename(&away.path, &away.aside).expect("it can be moved");
+        std::fs::create_dir(&away.path).expect("a folder is no store");
+        away
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.path).expect("it is empty");
+        std::fs::rename(&self.aside, &self.path).expect("it can be moved");
+    }
+}
+
 #[test]
-fn a_client_hears_that_the_store_is_away_and_that_it_is_back() {
+fn a_client_hears_that_the_store_is_away_and_nothing_else_until_it_is_back() {
     let mut world = World::new();
-    let first = Telling::start_with(&world, "a", &[]);
-    world.expect_start_after(0);
+    let first = Telling::start(&world, "a");
+    let led = world.expect_start_after(0);
     let mut follower = Follower::start(first.address, "");
-    assert_eq!(follower.await_change("now").data["now"]["state"], "led");
-    let (path, aside) = (world.path("primacy.db"), world.path("aside.db"));
-    std::fs::rename(&path, &aside).expect("it can be moved");
-    std::fs::create_dir(&path).expect("a folder is no store");
-    let lost = follower.await_change("unreachable");
-    assert_eq!((lost.id, &lost.data["now"]), (None, &Value::Null), "{lost:?}");
-    std::fs::remove_dir(&path).expect("it is empty");
-    std::fs::rename(&aside, &path).expect("it can be moved");
-    assert_eq!(follower.await_change("reachable").data["now"]["state"], "led");
+    assert_eq!(follower.next().expect("an event").data["now"]["state"], "led");
+    let away = Away::take(&world);
+    let lost = follower.next().expect("an event");
+    assert_eq!(
+        (&lost.data["event"], lost.id, &lost.data["now"]),
+        (&"unreachable".into(), None, &Value::Null),
+        "{lost:?}"
+    );
+    // Its lease runs out meanwhile, and what follows from that is not told as what the store says.
+    first.await_status("/leader", 503);
+    follower.expect_nothing();
+    let mut joins = Follower::start(first.address, "");
+    assert_eq!(joins.next().expect("an event").data["event"], "unreachable", "one that comes now knows nothing");
+    drop(away);
+    let back = follower.next().expect("an event");
+    assert_eq!((&back.data["event"], back.id), (&"reachable".into(), None), "{back:?}");
+    // The leader had to stop, and leads anew: that its first leadership has ended is told before that.
+    let mut told = Vec::new();
+    while told.last().is_none_or(|event: &Event| event.data["event"] != "leader") {
+        told.push(follower.next().expect("an event"));
+    }
+    let term = told.iter().position(|event| event.name == "term").expect("a leadership has ended");
+    assert_eq!((told[term].id, told[term].data["token"].as_u64()), (Some(led.token), Some(led.token)), "{told:?}");
+    assert!(told[term..].iter().any(|event| event.id == Some(led.token + 1)), "{told:?}");
+    assert_eq!(joins.next().expect("an event").data["event"], "now");
 }
 
 #[test]
@@ -158,30 +218,29 @@ fn try_status(address: SocketAddr, path: &str) -> Option<u16> {
 #[test]
 fn it_says_which_process_it_is_and_what_the_doctor_finds() {
     let mut world = World::new();
-    let first = Telling::start(&world, "a");
+    let first = Telling::taking_orders(&world, "a");
     let led = world.expect_start_after(0);
     let process = first.get("/v1/process").json();
-    assert_eq!((&process["takes_orders"], &process["version"]), (&false.into(), &env!("CARGO_PKG_VERSION").into()));
+    assert_eq!((&process["takes_orders"], &process["version"]), (&true.into(), &env!("CARGO_PKG_VERSION").into()));
     let candidate = &process["candidates"][0];
     assert_eq!((&candidate["label"], &candidate["token"]), (&"a".into(), &led.token.into()), "{process}");
 
-    let found = first.get("/v1/doctor?lease=2s").json();
+    assert_eq!(first.get("/v1/doctor").status(), 401, "it writes to the store");
+    let found = first.with_secret("/v1/doctor?lease=2s", SECRET).json();
     let printed = world.primacy(["doctor", "--lease", "2s", "--json"]).output().expect("primacy starts");
     let printed: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
     let names = |told: &Value| told.as_object().map(|told| told.keys().cloned().collect::<Vec<_>>());
     assert_eq!(names(&found), names(&printed));
     assert_eq!(found["store"], printed["store"]);
     for wrong in ["lease=x", "lease=1s&grace=2s", "grace=-1s"] {
-        let answer = first.get(&format!("/v1/doctor?{wrong}"));
+        let answer = first.with_secret(&format!("/v1/doctor?{wrong}"), SECRET);
         assert_eq!(answer.status(), 400, "{wrong}: {}", answer.0);
     }
     // Clients that ask at the same time are answered or refused, and the election goes on.
     let answers: Vec<_> = std::thread::scope(|scope| {
-        let ask = || {
-            try_ask(first.address, &format!("GET /v1/doctor HTTP/1.1\nHost: {}\nConnection: close\n\n", first.address))
-        };
+        let ask = || first.with_secret("/v1/doctor", SECRET).status();
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
-        asking.into_iter().map(|one| one.join().expect("no panic").expect("an answer").status()).collect()
+        asking.into_iter().map(|one| one.join().expect("no panic")).collect()
     });
     assert!(answers.contains(&200) && answers.iter().all(|status| [200, 503].contains(status)), "{answers:?}");
     assert_eq!(first.get("/leader").json()["token"], led.token);

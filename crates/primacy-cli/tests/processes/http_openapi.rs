@@ -51,17 +51,17 @@ fn the_document_says_what_is_answered_and_nothing_else() {
         ("/metrics", "/metrics"),
         ("/v1/process", "/v1/process"),
         ("/v1/openapi.json", "/v1/openapi.json"),
-        ("/v1/doctor", "/v1/doctor"),
-        ("/v1/doctor", "/v1/doctor?lease=x"),
         ("/v1/elections", "/v1/elections"),
         (here, there),
         (here, "/v1/elections/billing"),
+        (here, "/v1/elections/%ff"),
     ] {
         answers.extend([&first, &second].map(|telling| met("get", path, &telling.get(asked))));
     }
     for (what, asked, status) in [
         ("history", "/v1/elections/default/history", 200),
         ("history", "/v1/elections/default/history?limit=0", 400),
+        ("history", "/v1/elections/default/history?limit=x", 400),
         ("history", "/v1/elections/billing/history", 404),
         ("events", "/v1/elections/billing/events", 404),
     ] {
@@ -72,9 +72,19 @@ fn the_document_says_what_is_answered_and_nothing_else() {
     let wrong = format!("GET {there}/events HTTP/1.1\nHost: {}\nLast-Event-ID: x\n\n", first.address);
     answers.push(met("get", &format!("{here}/events"), &first.ask(&wrong)));
 
+    for (asked, secret, status) in
+        [("/v1/doctor", SECRET, 200), ("/v1/doctor?lease=x", SECRET, 400), ("/v1/doctor", "c8a1f0d2e4b69754", 401)]
+    {
+        let answer = first.with_secret(asked, secret);
+        assert_eq!(answer.status(), status, "{}", answer.0);
+        answers.push(met("get", "/v1/doctor", &answer));
+    }
+
     let order = |answers: &mut Vec<Value>, order: &str, election: &str, secret: &str, body: &str| {
         let answer = first.order_in(election, order, &format!("Authorization: Bearer {secret}\n"), body);
-        answers.push(met("post", &format!("{here}/{order}"), &answer));
+        let mut met = met("post", &format!("{here}/{order}"), &answer);
+        met["sent"] = body.into();
+        answers.push(met);
         answer.status()
     };
     let old = "{\"token\": 4711}";

@@ -24,6 +24,12 @@ impl Telling {
         Self::start_with(world, name, &[options, &["--http-token-file", file]].concat())
     }
 
+    /// A question of one who may order.
+    pub(crate) fn with_secret(&self, path: &str, secret: &str) -> Answer {
+        let host = self.address;
+        self.ask(&format!("GET {path} HTTP/1.1\nHost: {host}\nConnection: close\nAuthorization: Bearer {secret}\n\n"))
+    }
+
     /// An order with these fields in its head, each with its end of line.
     fn order(&self, order: &str, fields: &str, body: &str) -> Answer {
         self.order_in("default", order, fields, body)

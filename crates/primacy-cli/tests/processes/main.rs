@@ -16,6 +16,8 @@ mod http_places;
 mod isolate;
 #[cfg(feature = "kv")]
 mod kv;
+#[cfg(feature = "kv")]
+mod kv_flushes;
 mod lifecycle;
 mod metrics;
 #[cfg(feature = "kv")]

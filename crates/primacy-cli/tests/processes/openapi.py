@@ -30,6 +30,8 @@ def follow(part):
     return part
 
 
+# What may be sent is closed by the document itself.
+bodies = {name: json.loads(json.dumps(document["components"]["schemas"][name])) for name in ("Promote", "Depose", "Empty")}
 close(document)
 resolver = RefResolver.from_schema(document)
 for name, schema in document["components"]["schemas"].items():
@@ -43,6 +45,12 @@ for answer in answers:
     if response is None:
         print(f"{where}: it is not documented")
         continue
+    sent = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("$ref")
+    if sent and answer["status"] in (200, 400, 409):
+        body = bodies[sent.split("/")[-1]]
+        fits = Draft202012Validator(body).is_valid(json.loads(answer["sent"] or "{}"))
+        if fits != (answer["status"] != 400):
+            print(f'{where}: {answer["sent"]} {"fits" if fits else "does not fit"}')
     met.add((answer["path"], answer["method"], str(answer["status"])))
     content = follow(response).get("content", {}).get(answer["type"])
     if content is None:

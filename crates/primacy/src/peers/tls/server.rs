@@ -82,7 +82,7 @@ pub struct ServerTls(Arc<Shared>);
 struct Shared {
     files: ServerFiles,
     config: RwLock<Arc<ServerConfig>>,
-    /// The versions of the files that were looked at last.
+    /// The versions of the files that were read.
     versions: Mutex<Versions>,
     upkeep: Once,
     /// When it is dropped, the thread ends that looks after the files.
@@ -113,24 +113,35 @@ impl ServerTls {
         TlsAcceptor::from(config).accept(stream)
     }
 
-    /// Reads the files again if one of them has changed since they were looked at.
-    fn look(&self) {
-        let found = self.0.files.versions();
-        let known = std::mem::replace(&mut *self.0.versions.lock().unwrap_or_else(PoisonError::into_inner), found);
-        if known == found {
+    /// Reads the files again if one of them has changed since they were read.
+    fn look(&self, complaint: &mut Option<String>) {
+        let Shared { files, config, versions, .. } = &*self.0;
+        let found = files.versions();
+        if *versions.lock().unwrap_or_else(PoisonError::into_inner) == found {
             return;
         }
-        match self.0.files.read() {
-            Ok(config) => {
-                *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-                info!("the certificate {} has changed and was read again", self.0.files.certificate.display());
+        match files.read() {
+            Ok(new) => {
+                *config.write().unwrap_or_else(PoisonError::into_inner) = new;
+                *versions.lock().unwrap_or_else(PoisonError::into_inner) = found;
+                info!("the certificate {} has changed and was read again", files.certificate.display());
+                *complaint = None;
             }
-            Err(error) => warn!("the certificate for clients stays as it was: {error}"),
+            // It may be half written, or there are too many open files: it is tried again.
+            Err(error) => {
+                let text = error.to_string();
+                if complaint.as_ref() != Some(&text) {
+                    warn!("the certificate for clients stays as it was: {text}");
+                }
+                *complaint = Some(text);
+            }
         }
     }
 
     fn look_after_files(&self) {
         self.0.upkeep.call_once(|| {
+            // The first client may come long after they were read.
+            self.look(&mut None);
             let (stop, gone) = channel();
             *self.0.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
             let shared = Arc::downgrade(&self.0);
@@ -144,8 +155,9 @@ impl ServerTls {
 
 /// Looks after the files until nobody uses them any more.
 fn keep(shared: &Weak<Shared>, gone: &Receiver<()>) {
+    let mut complaint = None;
     while let Some(shared) = shared.upgrade() {
-        ServerTls(shared).look();
+        ServerTls(shared).look(&mut complaint);
         if gone.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
             return;
         }
@@ -182,20 +194,29 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let tls = ServerTls::load(write(folder.path())).expect("they can be used");
         let first = current(&tls);
-        tls.look();
+        tls.look(&mut None);
         assert!(Arc::ptr_eq(&first, &current(&tls)), "nothing has changed");
         let files = write(folder.path());
-        tls.look();
+        tls.look(&mut None);
         let second = current(&tls);
         assert!(!Arc::ptr_eq(&first, &second), "they are new");
 
         fs::write(&files.key, KeyPair::generate().expect("a key").serialize_pem()).expect("written");
-        tls.look();
+        tls.look(&mut None);
         assert!(Arc::ptr_eq(&second, &current(&tls)), "another key is not this certificate's");
         assert!(matches!(ServerTls::load(files.clone()), Err(TlsError::KeyMismatch { .. })));
+        // What cannot be read now is tried again, whether it changes or not.
+        let right = write(folder.path());
+        let aside = folder.path().join("aside");
+        fs::rename(&right.key, &aside).expect("it is there");
+        tls.look(&mut None);
+        assert!(Arc::ptr_eq(&second, &current(&tls)), "there is no key");
+        fs::rename(&aside, &right.key).expect("it is there");
+        tls.look(&mut None);
+        let second = current(&tls);
         let open = write(folder.path());
         fs::set_permissions(&open.key, fs::Permissions::from_mode(0o644)).expect("its rights");
-        tls.look();
+        tls.look(&mut None);
         assert!(Arc::ptr_eq(&second, &current(&tls)), "others may use this key");
         assert!(matches!(ServerTls::load(open), Err(TlsError::File { why, .. }) if why.contains("chmod 600")));
     }
