@@ -15,7 +15,7 @@ use crate::world::{World, send};
 /// Long enough that only what a test does ends it.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
 /// One that runs out while the test waits.
-const BRIEF: &[&str] = &["--lease", "2s", "--grace", "200ms"];
+const BRIEF: &[&str] = &["--lease", "3s", "--grace", "300ms"];
 
 /// A candidate with the page at this address.
 fn with_page(world: &World, name: &str, address: SocketAddr, options: &[&str]) -> Telling {
@@ -35,6 +35,29 @@ fn done(mut command: Command) {
 /// One that shows the page, and never leads.
 fn onlooker(world: &World) -> Telling {
     Telling::start_with(world, "onlooker", &["--never", "onlooker", "--lease", "2s", "--grace", "200ms"])
+}
+
+#[test]
+fn its_files_are_served_with_their_kinds_and_a_policy_that_loads_nothing_else() {
+    let world = World::new();
+    let first = Telling::start_with(&world, "web-1", LONG);
+    let files = [
+        ("/", "text/html", "<!doctype html>"),
+        ("/page/page.css", "text/css", ":root"),
+        ("/page/page.js", "text/javascript", "import "),
+        ("/page/icon.svg", "image/svg+xml", "<svg"),
+    ];
+    for (path, kind, begins) in files {
+        let answer = first.get(path);
+        let head = answer.0.to_lowercase();
+        assert_eq!(answer.status(), 200, "{path}");
+        assert!(head.contains(&format!("content-type: {kind}")) && answer.body().contains(begins), "{path}: {head}");
+        let policy = "content-security-policy: default-src 'none'; script-src 'self';";
+        assert!(head.contains(policy) && head.contains("frame-ancestors 'none'"), "{path}: {head}");
+        assert!(head.contains("x-content-type-options: nosniff") && head.contains("cache-control: no-store"), "{head}");
+        assert_eq!(first.by("POST", path).status(), 405, "{path}");
+    }
+    assert_eq!(first.get("/page/other.js").status(), 404);
 }
 
 #[test]
