@@ -172,7 +172,6 @@ const LINES: &[(&str, Way)] = &[
     ),
     ("primacy status --json --explain", Led(0)),
     // docs/manual/page.md
-    ("primacy run --http 127.0.0.1:8008 -- ./service", Alone(0)),
     ("ssh -N -L 8008:127.0.0.1:8008 web-1", No("there is no other host, and no SSH")),
     // docs/manual/kv.md, and the others about nodes
     ("primacy kv status", Alone(69)),
