@@ -6,6 +6,7 @@ mod agent;
 mod agent_rights;
 mod clients;
 mod deaths;
+mod hooks;
 mod host_socket;
 mod http;
 mod http_events;
