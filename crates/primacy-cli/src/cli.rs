@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::secret;
 use agent::AgentArgs;
 pub(crate) use colour::Colour;
+use hooks::HookArgs;
 use http::HttpArgs;
 pub(crate) use log_format::LogFormat;
 use pages::{CompletionsArgs, ManArgs};
@@ -26,6 +27,7 @@ pub(crate) mod agent;
 mod colour;
 pub(crate) mod duration;
 pub(crate) mod examples;
+mod hooks;
 pub(crate) mod http;
 pub(crate) mod kv;
 pub(crate) mod log_filter;
@@ -153,7 +155,7 @@ impl Common {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program while, and only while, this candidate leads
-    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
+    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN, override_usage = examples::RUN_USAGE)]
     Run(RunArgs),
     /// Show who leads, how fresh the answer is, and who waits
     #[command(after_help = examples::STATUS)]
@@ -270,9 +272,11 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     /// The program and its arguments, executed directly, without a shell
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["on_elected", "on_lost"], value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
     /// Last, since their headings are those of all that follows.
+    #[command(flatten)]
+    pub(crate) hooks: HookArgs,
     #[command(flatten)]
     preference: PreferenceArgs,
     #[command(flatten)]

@@ -15,6 +15,11 @@ Exit codes of all commands: 2 wrong usage, 69 the store could not be reached or 
 74 the output could not be written. Others are documented with each command.
 Durations are written 250ms, 10s, 2m, 1h or 1m 30s.";
 
+/// Either a program, or what is run in its place.
+pub(crate) const RUN_USAGE: &str = "\
+primacy run [OPTIONS] -- <CMD>...
+       primacy run [OPTIONS] --on-elected <CMD> --on-lost <CMD>";
+
 /// What fits on one screen.
 pub(crate) const RUN_SHORT: &str = "\
 Examples:
@@ -22,6 +27,7 @@ Examples:
   primacy run --lease 3s --grace 1s --once -- ./worker
   primacy run --try --quiet -- ./report                  not at all where another leads
   primacy run --prefer db-1,'db-*' -- ./writer
+  primacy run --on-elected ./promote --on-lost ./demote  for programs that stay warm
 
 CMD gets PRIMACY_TOKEN in its environment. On loss it gets SIGTERM, and SIGKILL after the grace.
 All options, examples and exit codes: --help-all.";
@@ -40,11 +46,14 @@ Examples:
   primacy run --score-command ./how-fresh --score-class 100 -- ./writer
   primacy run --store peers:///run/primacy/a.socket --score-oracle latency -- ./writer
   primacy run --protocol registers --round 2s -- ./writer
+  primacy run --on-elected ./promote --on-lost ./demote  for programs that stay warm
 
 CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets \
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.
 Each transition is a line on standard error; --quiet leaves errors only.
-Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 71 primacy's own \
+--on-lost is run before the candidate campaigns, and when the leadership ends. The lease is given back when it has succeeded.
+Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 70 --on-lost has failed, \
+or --on-elected with --once, 71 primacy's own \
 processes cannot be started or do not stay alive, 75 lost the leadership with --once, or did not have it with --try or \
 --for, 77 asked to end while some of CMD may not be killed, 126 CMD cannot be executed, 127 CMD not found.";
 

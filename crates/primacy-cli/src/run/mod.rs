@@ -1,6 +1,6 @@
 //! Runs a program on exactly one of several machines: `primacy run`, and the warden that outlives it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,11 +13,14 @@ use crate::cli::{Common, Part, RunArgs, store_url};
 use crate::failure::Failure;
 use crate::http::HttpListener;
 use crate::output::{self, logging};
+use hooks::Hooks;
 use program::Rights;
 
 pub(crate) mod command_poll;
 mod handover;
+mod hooks;
 pub(crate) mod isolate;
+mod next_warden;
 mod process_tree;
 pub(crate) mod program;
 mod runner;
@@ -25,9 +28,11 @@ mod setbacks;
 pub(crate) mod signals;
 mod status_file;
 mod tell;
+mod waiting;
 pub(crate) mod warden;
 mod warden_handle;
 mod wire;
+mod work;
 
 /// The hidden command that becomes the program.
 pub(crate) const EXEC: &str = "__exec";
@@ -40,6 +45,8 @@ pub(crate) const WARDEN: &str = "__warden";
 
 /// The exit code when the store cannot be reached or read in time.
 const UNAVAILABLE: u8 = 69;
+/// The exit code when a hook has failed, and nothing else can be done about it (`EX_SOFTWARE`).
+const HOOK_FAILED: u8 = 70;
 /// The exit code when primacy's own processes cannot be started, or do not stay (`EX_OSERR`).
 const NO_WARDEN: u8 = 71;
 /// The exit code of `--once` when the leadership is lost, and of `--try` and `--for` when it was not had
@@ -54,7 +61,10 @@ struct Job {
     election: Election,
     store_url: String,
     candidate: CandidateConfig,
+    /// Empty if there are hooks.
     command: Vec<OsString>,
+    /// What is run instead of a program that is started and ended.
+    hooks: Option<Hooks>,
     once: bool,
     /// For how long to wait for the leadership, if not for ever.
     patience: Option<Patience>,
@@ -70,6 +80,13 @@ struct Job {
     http: Option<HttpListener>,
     /// The file in which it tells how it stands.
     status_file: Option<PathBuf>,
+}
+
+impl Job {
+    /// How long what is run may take to stop, in nanoseconds.
+    fn grace_ns(&self) -> u64 {
+        u64::try_from(self.candidate.timing.grace().as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 /// For how long to wait for the leadership.
@@ -127,7 +144,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     HttpListener::check(&args.http).map_err(usage)?;
     let store = common.open_store().map_err(usage)?;
     let store_url = common.store_url().map_err(usage)?;
-    let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
+    let hooks = check_hooks(&args)?;
     if args.limit.is_some_and(|limit| limit.is_zero()) {
         return Err(Refusal::new(2, "--for 0s waits for nothing; --try asks once and does not wait"));
     }
@@ -135,6 +152,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         // The kernel would reap the program by itself, and nobody would learn how it ended, or that it did.
         return Err(Refusal::new(2, "SIGCHLD is ignored; start primacy with its default disposition"));
     }
+    let name = args.command.first().map_or(OsStr::new("sh"), OsString::as_os_str);
     program::check(name).map_err(|unusable| Refusal::new(unusable.code, unusable.message))?;
     if args.isolate && args.allow_privileges && !process_tree::may_kill_all() {
         return Err(Refusal::new(2, "--isolate takes all rights of other users away: leave --allow-privileges out"));
@@ -173,6 +191,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         store_url,
         candidate,
         command: args.command,
+        hooks,
         once: args.once,
         patience: if args.try_once { Some(Patience::Try) } else { args.limit.map(Patience::For) },
         rights: Rights::of_program(args.allow_privileges),
@@ -182,4 +201,22 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         http,
         status_file: args.status_file,
     })
+}
+
+/// The hooks, if they are what is asked for.
+fn check_hooks(args: &RunArgs) -> Result<Option<Hooks>, Refusal> {
+    let hooks = args.hooks.check().map_err(|failure| Refusal::new(2, failure.to_string()))?;
+    match hooks {
+        None if args.command.is_empty() => Err(Refusal::new(2, "name a program to run after --")),
+        None => Ok(None),
+        Some(_) if !args.command.is_empty() => Err(Refusal::new(
+            2,
+            "--on-elected and --on-lost stand in the place of a program: leave them out, or what follows --",
+        )),
+        Some(_) if args.isolate => Err(Refusal::new(
+            2,
+            "--isolate is for a program that dies with primacy; what --on-elected has begun must outlive it: leave --isolate out",
+        )),
+        Some((on_elected, on_lost)) => Ok(Some(Hooks { on_elected, on_lost })),
+    }
 }

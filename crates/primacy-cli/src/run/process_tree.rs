@@ -32,6 +32,11 @@ impl ProcessTree {
         Self { leader, spared }
     }
 
+    /// The same of another program, which this process has started in the place of the one before.
+    pub(super) fn succeeded_by(&self, leader: Pid) -> Self {
+        Self { leader: Some(leader), spared: self.spared.clone() }
+    }
+
     /// Sends a signal to the process group. One that is gone needs none.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {

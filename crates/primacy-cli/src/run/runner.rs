@@ -6,27 +6,33 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, GroupStatus, Instant, Leadership, Phase, Status, StopReason, Timing, Trouble, clock};
+use primacy::{Candidate, CandidateId, Instant, Leadership, Phase, StopReason, Timing, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
 use crate::output::logging;
-use crate::output::span::span;
 use crate::panics;
 use crate::standing::{CandidateSource, CandidateState, Candidates, CurrentLeadership};
 
 use super::command_poll::{CommandPoll, PolledCommand};
+use super::hooks::Rests;
+use super::next_warden::next_warden;
 use super::process_tree::End;
-use super::process_tree::{self, Attempt, Pauses};
-use super::setbacks::{Next, Setbacks};
+use super::process_tree::{self, Attempt, Pauses, ProcessTree};
+use super::setbacks::Setbacks;
 use super::signals::{self, Signals};
 use super::status_file::StatusFile;
 use super::tell;
+use super::waiting::{changed, first_trouble, has_looked, in_vain, wait_for};
 use super::warden_handle::{AttachedWarden, IdleWarden};
 use super::wire::{self, Deadlines, FromWarden, ToWarden};
-use super::{IMMUNE, Job, LOST, NO_WARDEN, Patience, Refusal, UNAVAILABLE};
+use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE};
+
+mod hooks;
+
+use hooks::WorkEnd;
 
 /// Runs the job to its end and returns the exit code.
 pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
@@ -41,6 +47,15 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
     panics::end_the_process();
     let ended = runtime.block_on(async {
         let mut signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
+        let mut setbacks = Setbacks::default();
+        // A candidate of a program that stays warm begins only when the work has stopped.
+        let warden = match job.hooks {
+            Some(_) => match hooks::cleared(warden, &job, &mut signals, &mut setbacks).await {
+                Ok(warden) => FirstWarden::Cleared(warden),
+                Err(end) => return end,
+            },
+            None => FirstWarden::Idle(warden),
+        };
         let candidate = job
             .election
             .campaign_with(job.candidate.clone())
@@ -63,31 +78,66 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             let served = listener.serve(Arc::new(told));
             server = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }
-        let mut setbacks = Setbacks::default();
-        let warden = match warden.watch_over(&job, candidate.id()).await {
+        let id = candidate.id();
+        let attached = match warden {
+            FirstWarden::Cleared(warden) => {
+                warden.tell(&ToWarden::Candidate { id: id.to_string() });
+                Ok(warden)
+            }
+            FirstWarden::Idle(warden) => attach(warden, &job, Some(id), &mut signals, &mut setbacks).await,
+        };
+        let warden = match attached {
             Ok(warden) => warden,
-            Err(error) => {
-                let how = format!("could not be started: {error}");
-                match next_warden(how, &job, &candidate, &mut signals, &mut setbacks).await {
-                    Ok(warden) => warden,
-                    Err(end) => {
-                        candidate.withdraw().await;
-                        return end;
-                    }
-                }
+            Err(end) => {
+                candidate.withdraw().await;
+                return end;
             }
         };
         let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
-        let job = Arc::new(job);
         let http = server.as_ref().map(|server| server.place.clone());
-        Runner { job, signals, candidate, led, http, warden, ranks, timing, ending: None, immune: false, setbacks }
-            .run()
-            .await
+        let rank = job.candidate.rank;
+        let runner = Runner {
+            job: Arc::new(job),
+            signals,
+            candidate,
+            led,
+            http,
+            warden,
+            ranks,
+            rank,
+            timing,
+            ending: None,
+            immune: false,
+            setbacks,
+            rests: Rests::default(),
+        };
+        runner.run().await
     });
     // A warden that is stopped may still be waited for in the background; nobody waits for that.
     runtime.shutdown_background();
     ended
+}
+
+/// The warden that was started before anything else.
+enum FirstWarden {
+    Idle(IdleWarden),
+    /// The work of a program that stays warm has stopped, and it knows of no candidate yet.
+    Cleared(AttachedWarden),
+}
+
+/// Tells the warden what it is for, or starts others until one listens.
+async fn attach(
+    warden: IdleWarden,
+    job: &Job,
+    id: Option<CandidateId>,
+    signals: &mut Signals,
+    setbacks: &mut Setbacks,
+) -> Result<AttachedWarden, Result<u8, Refusal>> {
+    match warden.watch_over(job, id).await {
+        Ok(warden) => Ok(warden),
+        Err(error) => next_warden(format!("could not be started: {error}"), job, id, signals, setbacks).await,
+    }
 }
 
 /// Begins to ask for the candidate's score, if a command says it.
@@ -123,6 +173,8 @@ struct Runner {
     http: Option<String>,
     warden: AttachedWarden,
     ranks: Option<Ranks>,
+    /// How the candidate stands by preference.
+    rank: Option<Rank>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
     timing: Timing,
     /// A signal that has asked for the end.
@@ -130,6 +182,8 @@ struct Runner {
     /// Some of the program may not be killed by this user, and lives.
     immune: bool,
     setbacks: Setbacks,
+    /// How long it keeps out of the election after hooks that failed.
+    rests: Rests,
 }
 
 /// What came while the candidate waited.
@@ -157,6 +211,8 @@ enum TermEnd {
     NeverBegan,
     /// The runner was asked to end, and some of the program lives on.
     Immune,
+    /// No hook will run any more.
+    Work(WorkEnd),
 }
 
 impl Runner {
@@ -166,7 +222,7 @@ impl Runner {
                 WaitEnd::Elected(leadership) => leadership,
                 WaitEnd::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
                 WaitEnd::WardenDied => {
-                    let how = self.bury().await;
+                    let (how, _) = self.bury().await;
                     if let Some(end) = self.renew_warden(how).await {
                         return self.leave_with(end).await;
                     }
@@ -185,12 +241,12 @@ impl Runner {
                     return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
                 }
             };
-            self.led.send_replace(Some(CurrentLeadership {
-                token: leadership.token(),
-                phases: leadership.phases(),
-                told: None,
-            }));
-            let led = self.lead(&leadership).await;
+            let led = if self.job.hooks.is_some() {
+                self.lead_hooks(&leadership).await
+            } else {
+                self.tell_led(&leadership);
+                self.lead(&leadership).await
+            };
             self.led.send_replace(None);
             let token = leadership.token().get();
             // R9: the program is dead by now, and only now is the lease given back.
@@ -213,13 +269,22 @@ impl Runner {
                     }
                 }
                 TermEnd::NeverBegan => drop(leadership),
+                TermEnd::Work(end) => {
+                    if let Some(end) = self.work_over(leadership, end).await {
+                        return self.leave_with(end).await;
+                    }
+                }
                 TermEnd::WardenFailed => {
-                    let how = self.bury().await;
-                    warn!("the program was killed, since its warden died or hung");
+                    let (how, tree) = self.bury().await;
+                    match self.job.hooks {
+                        Some(_) => self.stop_work_alone(&leadership, tree).await,
+                        None => warn!("the program was killed, since its warden died or hung"),
+                    }
                     tell::giving_back(token, None);
                     drop(leadership);
                     if self.ending.is_some() {
-                        return Ok(self.leave(signals::exit_code(Signal::SIGKILL)).await);
+                        let code = if self.job.hooks.is_some() { 0 } else { signals::exit_code(Signal::SIGKILL) };
+                        return Ok(self.leave(code).await);
                     }
                     if self.job.once {
                         return Ok(self.leave(LOST).await);
@@ -231,6 +296,18 @@ impl Runner {
                 TermEnd::Immune => leave_it_alive(),
             }
         }
+    }
+
+    /// Those who ask are told of this leadership from now on.
+    fn tell_led(&self, leadership: &Leadership) {
+        let (token, phases) = (leadership.token(), leadership.phases());
+        self.led.send_replace(Some(CurrentLeadership { token, phases, told: None }));
+    }
+
+    /// From now on the candidate stands like this.
+    fn prefer(&mut self, rank: Option<Rank>) {
+        self.rank = rank;
+        self.candidate.prefer(rank);
     }
 
     /// From now on it says what happens.
@@ -293,7 +370,7 @@ impl Runner {
                 },
                 _ = status.changed() => {}
                 () = changed(&mut membership) => {}
-                rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
+                rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 () = &mut give_up, if patient => patient = false,
                 () = &mut limit, if in_time => in_time = false,
             }
@@ -342,7 +419,7 @@ impl Runner {
                             return TermEnd::Immune;
                         }
                     }
-                    Some(FromWarden::Ready | FromWarden::Started { .. }) => {}
+                    Some(_) => {}
                     None => return TermEnd::WardenFailed,
                 },
                 signal = self.signals.next() => {
@@ -357,7 +434,7 @@ impl Runner {
                         self.candidate.handle().shutdown();
                     }
                 }
-                rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
+                rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 changed = phases.changed(), if watching => {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
@@ -422,8 +499,8 @@ impl Runner {
     }
 
     /// The warden is gone or hangs: does its work. Kills the program and all that it started, and waits until they are
-    /// dead. Says how the warden ended.
-    async fn bury(&mut self) -> String {
+    /// dead. Says how the warden ended, and what was killed.
+    async fn bury(&mut self) -> (String, ProcessTree) {
         // What the score's command has started must not be taken for what the program has.
         drop(self.ranks.take());
         let how = self.warden.end_warden().await;
@@ -431,7 +508,7 @@ impl Runner {
         let mut pauses = Pauses::new();
         let mut tell_at = clock::now();
         loop {
-            let Attempt::Left { immune } = tree.kill() else { return how };
+            let Attempt::Left { immune } = tree.kill() else { return (how, tree) };
             if !immune.is_empty() {
                 if clock::now() >= tell_at {
                     tell_at = clock::now() + Duration::from_secs(60);
@@ -456,7 +533,7 @@ impl Runner {
         if let Some(signal) = self.ending {
             return Some(Ok(signals::exit_code(signal)));
         }
-        match next_warden(how, &self.job, &self.candidate, &mut self.signals, &mut self.setbacks).await {
+        match next_warden(how, &self.job, Some(self.candidate.id()), &mut self.signals, &mut self.setbacks).await {
             Ok(warden) => self.warden = warden,
             Err(end) => return Some(end),
         }
@@ -468,50 +545,6 @@ impl Runner {
     }
 }
 
-/// Starts a warden after one that has failed, with a pause if there were failures before. Otherwise how the runner ends:
-/// a signal asked for it meanwhile, or no warden stays alive.
-async fn next_warden(
-    mut how: String,
-    job: &Job,
-    candidate: &Candidate,
-    signals: &mut Signals,
-    setbacks: &mut Setbacks,
-) -> Result<AttachedWarden, Result<u8, Refusal>> {
-    loop {
-        let pause = match setbacks.note(clock::now()) {
-            Next::After(pause) => pause,
-            Next::GiveUp(times) => {
-                let why = format!(
-                    "the warden process failed {times} times in a row, and {how}: look for what ends it, such as a limit of \
-                     memory or processes. This candidate takes no part any more"
-                );
-                return Err(Err(Refusal::new(NO_WARDEN, why)));
-            }
-        };
-        let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", span(pause)) };
-        warn!("the warden {how}; another is started {when}");
-        let slept = tokio::time::sleep(pause);
-        tokio::pin!(slept);
-        loop {
-            tokio::select! {
-                biased;
-                signal = signals.next() => if signals::ends(signal) {
-                    return Err(Ok(signals::exit_code(signal)));
-                },
-                () = &mut slept => break,
-            }
-        }
-        let started = match IdleWarden::start() {
-            Ok(warden) => warden.watch_over(job, candidate.id()).await,
-            Err(error) => Err(error),
-        };
-        match started {
-            Ok(warden) => return Ok(warden),
-            Err(error) => how = format!("could not be started: {error}"),
-        }
-    }
-}
-
 /// Ends the runner although some of the program lives. The lease is not given back: nothing may be dropped. A warden that
 /// is there waits for their end, and releases then.
 #[expect(clippy::disallowed_methods, reason = "no destructor may run: it would release the lease")]
@@ -520,80 +553,9 @@ fn leave_it_alive() -> ! {
     std::process::exit(i32::from(IMMUNE))
 }
 
-async fn wait_for(patience: Option<Patience>) {
-    match patience {
-        Some(Patience::For(limit)) => tokio::time::sleep(limit).await,
-        Some(Patience::Try) | None => std::future::pending().await,
-    }
-}
-
-/// Why to wait no longer, if it is time to. With `Try`, what has been found; a free lease is asked for.
-fn in_vain(status: &Status, patience: Option<Patience>, patient: bool, in_time: bool) -> Option<String> {
-    use primacy::store::Why::{self, Asking, NotLooked, Unreachable};
-    let state = |why: &Why| match why {
-        // With a short limit it has not been answered yet.
-        Asking => "it was about to ask for the free lease".to_owned(),
-        why => format!("this candidate {why}"),
-    };
-    let Status::Waiting { why, .. } = status else { return None };
-    match patience? {
-        Patience::For(limit) if !in_time && *why != NotLooked => {
-            Some(format!(" after {}: {}", span(limit).replace(".0ms", "ms"), state(why)))
-        }
-        Patience::Try if patient && matches!(why, NotLooked | Unreachable | Asking) => None,
-        Patience::Try if *why != NotLooked => Some(format!(": {}, and was told not to wait", state(why))),
-        _ => None,
-    }
-}
-
-/// Waits until the membership changes, if there is one.
-async fn changed(membership: &mut Option<watch::Receiver<GroupStatus>>) {
-    if let Some(membership) = membership
-        && membership.changed().await.is_ok()
-    {
-        return;
-    }
-    // One whose group has ended does not change any more.
-    std::future::pending().await
-}
-
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep(at.since(clock::now())).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Trouble with a store that has never answered.
-fn first_trouble(status: &Status) -> Option<Trouble> {
-    match status {
-        Status::Waiting { trouble: Some(trouble), .. } if !trouble.ever_reached => Some(trouble.clone()),
-        _ => None,
-    }
-}
-
-/// Whether the store has answered at least once.
-fn has_looked(status: &Status) -> bool {
-    !matches!(status, Status::Waiting { why: primacy::store::Why::NotLooked, .. }) && first_trouble(status).is_none()
-}
-
-#[cfg(test)]
-mod tests {
-    use primacy::store::Why;
-
-    use super::*;
-
-    #[test]
-    fn why_it_waits_no_longer_reads_well() {
-        let after = |why| {
-            let limit = Patience::For(Duration::from_millis(1));
-            in_vain(&Status::Waiting { why, leader: None, standing: None, trouble: None }, Some(limit), true, false)
-        };
-        assert_eq!(after(Why::Asking).as_deref(), Some(" after 1ms: it was about to ask for the free lease"));
-        assert_eq!(
-            after(Why::Paused).as_deref(),
-            Some(" after 1ms: this candidate waits because the election is paused")
-        );
-        assert_eq!(after(Why::NotLooked), None);
     }
 }

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use primacy::store::{EndReason, Why};
 use primacy::{Phase, Status, Trouble};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use super::hooks::HookEnd;
 use super::process_tree::End;
+use super::wire;
+use super::work::Hook;
 use crate::output::span::span;
 
 /// Says what a waiting candidate waits for, once for each new answer.
@@ -55,6 +58,30 @@ pub(super) fn gone(end: End, late: bool) {
         End::Code(code) => info!("the program has ended with code {code}"),
         End::Signal(SIGKILL) if late => info!("the program was ended by signal {SIGKILL}: it had not stopped in time"),
         End::Signal(signal) => info!("the program was ended by signal {signal}"),
+    }
+}
+
+/// The leadership of a program that stays warm ends, or has ended: why.
+pub(super) fn hooks_ending(token: u64, phase: &Phase) {
+    let reason = phase.stop_reason().unwrap_or(&EndReason::Expired);
+    match phase {
+        Phase::Draining { reason: EndReason::Withdrawn, .. } => {}
+        Phase::Draining { .. } => info!("the leadership with token {token} ends: {reason}; --on-lost is run"),
+        Phase::Ended { .. } => warn!("the leadership with token {token} is over: {reason}"),
+        _ => {}
+    }
+}
+
+/// A hook is gone. `leads`: there is a lease, which is given back if the work has stopped.
+pub(super) fn hook_ended(hook: Hook, end: &HookEnd, leads: bool) {
+    match (hook, end) {
+        _ if end.is_success() => info!("{} has succeeded", hook.option()),
+        (Hook::Elected, HookEnd::Killed) => info!("--on-elected was killed, since the leadership ends"),
+        (Hook::Elected, _) => warn!("{}; --on-lost is run", wire::hook_failed(hook, end)),
+        (Hook::Lost, _) if leads => {
+            error!("{}; the lease is not given back before it has succeeded", wire::hook_failed(hook, end));
+        }
+        (Hook::Lost, _) => error!("{}", wire::hook_failed(hook, end)),
     }
 }
 

@@ -23,10 +23,13 @@ use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
 use crate::cli::http::TOKEN_VARIABLE;
 
+mod hooks;
+
 use super::handover;
 use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses, ProcessTree};
 use super::wire::{self, Deadlines, FromWarden, Hello, ToWarden};
+use super::work::{Hook, Work};
 
 /// `primacy __warden`: standard input is the socket to the runner.
 pub(crate) fn main() -> ExitCode {
@@ -57,6 +60,10 @@ struct Warden {
     /// The leadership under which a program may run.
     lease: Option<Lease>,
     program: Option<Program>,
+    /// With hooks: where the work stands. Then the program is the hook that runs.
+    work: Option<Work>,
+    /// The token of the last leadership.
+    token: Option<u64>,
     farewell: bool,
     /// The runner is gone.
     alone: bool,
@@ -71,7 +78,9 @@ struct Lease {
 struct Program {
     tree: ProcessTree,
     pid: Pid,
-    /// The warden stopped it at a deadline.
+    /// It is this hook.
+    hook: Option<Hook>,
+    /// The warden stopped it at a deadline, or kills it on purpose.
     overdue: bool,
     /// It is being killed.
     dying: Option<Dying>,
@@ -123,6 +132,8 @@ impl Warden {
             stdin,
             lease: None,
             program: None,
+            work: None,
+            token: None,
             farewell: false,
             alone: false,
         };
@@ -166,6 +177,7 @@ impl Warden {
     fn set_timer(&self) -> io::Result<()> {
         let next = match (&self.lease, &self.program) {
             (_, Some(Program { dying: Some(dying), .. })) => Some(dying.again_at),
+            _ if self.hello.hooks.is_some() => self.work_deadline(),
             (Some(lease), Some(_)) if lease.told => Some(lease.term.kill_at),
             (Some(lease), Some(_)) => Some(lease.term.stop_at.min(lease.term.kill_at)),
             _ => None,
@@ -182,6 +194,9 @@ impl Warden {
 
     /// Stops the program when its time has come, whatever the runner does or does not do.
     fn enforce(&mut self) {
+        if self.hello.hooks.is_some() {
+            return self.enforce_work();
+        }
         let (Some(lease), Some(program)) = (&mut self.lease, &mut self.program) else { return };
         // A clock that cannot be read is past every deadline.
         let now = clock::boot_nanos().unwrap_or(u64::MAX);
@@ -234,6 +249,8 @@ impl Warden {
     fn obey(&mut self, message: ToWarden) {
         match message {
             ToWarden::Hello(_) => {}
+            ToWarden::Clear => self.clear(),
+            ToWarden::Candidate { id } => self.hello.id = Some(id),
             ToWarden::Lead { token, term } => self.lead(token, term),
             ToWarden::Extend(term) => {
                 if let Some(lease) = &mut self.lease {
@@ -247,13 +264,23 @@ impl Warden {
                     lease.told = true;
                     lease.term.kill_at = lease.term.kill_at.min(kill_at);
                 }
-                if let Some(signal) = signal {
+                if self.work.is_some() {
+                    self.stop_work();
+                } else if let Some(signal) = signal {
                     self.forward(signal);
                 }
+            }
+            ToWarden::Kill if self.work.is_some() => {
+                self.lease_is_over();
+                self.stop_work();
             }
             ToWarden::Kill => self.kill(),
             ToWarden::Forward { signal } => self.forward(signal),
             ToWarden::Farewell => {
+                if self.hello.hooks.is_some() {
+                    // Whatever the work does: nothing is released any more.
+                    (self.work, self.lease) = (None, None);
+                }
                 self.kill();
                 self.farewell = true;
             }
@@ -263,6 +290,10 @@ impl Warden {
     /// Nothing is started, and nothing is left: as if it had been stopped at the deadline.
     fn decline(&mut self, term: Deadlines) {
         self.lease = Some(Lease { term, told: true });
+        if self.hello.hooks.is_some() {
+            let is_stopped = self.work.as_ref().is_none_or(Work::is_stopped);
+            return self.tell(&FromWarden::WorkOver { is_stopped });
+        }
         self.tell(&FromWarden::Gone { end: End::Signal(Signal::SIGKILL as i32), overdue: true });
     }
 
@@ -271,9 +302,12 @@ impl Warden {
         if clock::boot_nanos().unwrap_or(u64::MAX) >= term.kill_at {
             return self.decline(term);
         }
+        if self.hello.hooks.is_some() {
+            return self.begin_work(token, term);
+        }
         match self.spawn(token) {
             Ok(pid) => {
-                self.program = Some(Program { tree: ProcessTree::of(pid), pid, overdue: false, dying: None });
+                self.program = Some(Program::new(pid, None));
                 self.tell(&FromWarden::Started { pid: pid.as_raw() });
             }
             Err(error) => self.tell(&FromWarden::NotStarted { message: error.to_string() }),
@@ -326,6 +360,11 @@ impl Warden {
         let Some(program) = &mut self.program else { return };
         let dying = program.dying.get_or_insert_with(|| Dying { pauses: Pauses::new(), again_at: 0, told: None });
         match program.tree.kill() {
+            Attempt::Gone(end) if program.hook.is_some() => {
+                let (hook, overdue) = (program.hook, program.overdue);
+                self.program = None;
+                self.hook_gone(hook, end, overdue);
+            }
             Attempt::Gone(end) => {
                 let (end, overdue) = (end.unwrap_or(End::Signal(Signal::SIGKILL as i32)), program.overdue);
                 self.program = None;
@@ -348,10 +387,14 @@ impl Warden {
 
     fn tell(&mut self, message: &FromWarden) {
         if self.alone {
-            if let FromWarden::Immune { processes } = message {
-                // Nobody else is left to say it.
-                let _ = writeln!(io::stderr(), "primacy: {}", wire::immune(processes));
-            }
+            let said = match message {
+                FromWarden::Immune { processes } => wire::immune(processes),
+                FromWarden::HookEnded { hook, end } if !end.is_success() => wire::hook_failed(*hook, end),
+                FromWarden::WorkOver { is_stopped: false } => wire::IN_DOUBT.to_owned(),
+                _ => return,
+            };
+            // Nobody else is left to say it.
+            let _ = writeln!(io::stderr(), "primacy: {said}");
             return;
         }
         let mut line = serde_json::to_vec(message).unwrap_or_default();
@@ -365,7 +408,12 @@ impl Warden {
     /// The runner is gone, or does not talk any more: kills the program, and releases only on proof of its death.
     fn succeed(mut self) -> io::Result<()> {
         self.alone = true;
-        self.kill();
+        if self.work.is_some() {
+            self.bound_by_grace();
+            self.stop_work();
+        } else {
+            self.kill();
+        }
         while self.program.is_some() {
             self.set_timer()?;
             match poll(
@@ -378,6 +426,12 @@ impl Warden {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => self.mind_deaths(),
                 Err(error) => return Err(error.into()),
             }
+            if self.hello.hooks.is_some() {
+                self.enforce_work();
+            }
+        }
+        if self.work.as_ref().is_some_and(|work| !work.is_stopped()) {
+            return Ok(()); // nobody knows whether the work has stopped: the lease runs out by itself
         }
         let patience = Duration::from_millis(self.hello.patience_ms);
         if !self.runner_is_dead(patience)? {
@@ -407,6 +461,12 @@ impl Warden {
             holder: self.hello.holder()?,
             version: self.lease.as_ref().map_or(Some(store::Version::default()), |lease| lease.term.version())?,
         })
+    }
+}
+
+impl Program {
+    fn new(pid: Pid, hook: Option<Hook>) -> Self {
+        Self { tree: ProcessTree::of(pid), pid, hook, overdue: false, dying: None }
     }
 }
 

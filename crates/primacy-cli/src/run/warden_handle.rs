@@ -50,13 +50,15 @@ impl IdleWarden {
     }
 
     /// Tells it whom it watches over, and waits until it does.
-    pub(super) async fn watch_over(self, job: &Job, id: CandidateId) -> io::Result<AttachedWarden> {
+    pub(super) async fn watch_over(self, job: &Job, id: Option<CandidateId>) -> io::Result<AttachedWarden> {
         let hello = Hello {
             store: job.store_url.clone(),
             election: job.election.name().as_str().to_owned(),
-            id: id.to_string(),
+            id: id.map(|id| id.to_string()),
             label: job.candidate.label.as_str().to_owned(),
             command: job.command.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            hooks: job.hooks.clone(),
+            grace_ns: job.grace_ns(),
             rights: job.rights,
             isolate: job.isolate,
             patience_ms: u64::try_from(job.candidate.timing.lease().as_millis()).unwrap_or(u64::MAX),
@@ -106,7 +108,11 @@ impl AttachedWarden {
                     self.program = Some(Pid::from_raw(pid));
                     return Some(FromWarden::Started { pid });
                 }
-                Ok(message @ FromWarden::Gone { .. }) => {
+                Ok(message @ FromWarden::HookStarted { pid, .. }) => {
+                    self.program = Some(Pid::from_raw(pid));
+                    return Some(message);
+                }
+                Ok(message @ (FromWarden::Gone { .. } | FromWarden::HookEnded { .. })) => {
                     self.program = None;
                     return Some(message);
                 }

@@ -4,8 +4,10 @@ use primacy::store::{Holder, Version};
 use primacy::{CandidateId, Label, Token};
 use serde::{Deserialize, Serialize};
 
+use super::hooks::{HookEnd, Hooks};
 use super::process_tree::End;
 use super::program::Rights;
+use super::work::Hook;
 
 /// From the runner to the warden.
 #[derive(Debug, Serialize, Deserialize)]
@@ -13,6 +15,13 @@ pub(super) enum ToWarden {
     /// The first words: what to run, and what it takes to release in the runner's place. The runner's standard input
     /// travels with the next byte.
     Hello(Hello),
+    /// With hooks: run `--on-lost`, since nobody knows whether the work goes on. There is no candidate yet.
+    Clear,
+    /// The candidate that the runner has begun after that.
+    Candidate {
+        /// Its identity, in hexadecimal.
+        id: String,
+    },
     /// The runner leads: start the program.
     Lead {
         /// The fencing token, for the program's environment.
@@ -47,13 +56,17 @@ pub(super) struct Hello {
     pub(super) store: String,
     /// The election.
     pub(super) election: String,
-    /// The candidate's identity, in hexadecimal.
-    pub(super) id: String,
+    /// The candidate's identity, in hexadecimal, if there is one yet.
+    pub(super) id: Option<String>,
     /// Its label.
     pub(super) label: String,
-    /// The program and its arguments, as bytes.
+    /// The program and its arguments, as bytes. Empty if there are hooks.
     pub(super) command: Vec<Vec<u8>>,
-    /// Whether the program may gain rights.
+    /// What is run instead of a program.
+    pub(super) hooks: Option<Hooks>,
+    /// For how long `--on-lost` may run where no lease says it, in nanoseconds.
+    pub(super) grace_ns: u64,
+    /// Whether the program, or what is run instead, may gain rights.
     pub(super) rights: Rights,
     /// Whether the program gets a PID namespace of its own.
     pub(super) isolate: bool,
@@ -64,7 +77,7 @@ pub(super) struct Hello {
 impl Hello {
     /// The candidate as the store knows it.
     pub(super) fn holder(&self) -> Option<Holder> {
-        let id: CandidateId = self.id.parse().ok()?;
+        let id: CandidateId = self.id.as_ref()?.parse().ok()?;
         Some(Holder { id, label: Label::new(self.label.clone()).ok()?, data: String::new() })
     }
 }
@@ -104,6 +117,27 @@ pub(super) enum FromWarden {
         /// Why.
         message: String,
     },
+    /// A hook runs.
+    HookStarted {
+        /// Which one.
+        hook: Hook,
+        /// Its process, and the number of its process group.
+        pid: i32,
+        /// When it is killed, on the machine's boot clock in nanoseconds, if it is then.
+        until: Option<u64>,
+    },
+    /// A hook and everything that it started is gone, or it could not be started.
+    HookEnded {
+        /// Which one.
+        hook: Hook,
+        /// What became of it.
+        end: HookEnd,
+    },
+    /// No hook will run any more.
+    WorkOver {
+        /// `--on-lost` has succeeded.
+        is_stopped: bool,
+    },
     /// Some of what must be killed may not be killed by this user. It is tried again. Told again from time to time.
     Immune {
         /// Which processes, for people.
@@ -126,3 +160,19 @@ pub(super) fn immune(processes: &[String]) -> String {
          Until it is gone the lease is not given back; end it as its user or as root, with kill -9"
     )
 }
+
+/// What to say of a hook that has failed.
+pub(super) fn hook_failed(hook: Hook, end: &HookEnd) -> String {
+    let option = hook.option();
+    match end {
+        HookEnd::Ended(End::Code(code)) => format!("{option} has failed with code {code}"),
+        HookEnd::Ended(End::Signal(signal)) => format!("{option} was ended by signal {signal}"),
+        HookEnd::Killed => format!("{option} was killed: it had not ended in time"),
+        HookEnd::NotStarted(why) => format!("{option} could not be started: {why}"),
+    }
+}
+
+/// What to say when `--on-lost` has failed each time.
+pub(super) const IN_DOUBT: &str = "--on-lost has not succeeded, and nobody knows whether the work has stopped: it may go on although \
+     another leads soon. The lease is not given back, and runs out by itself; stop the work by hand, or start primacy again, which \
+     runs --on-lost first";

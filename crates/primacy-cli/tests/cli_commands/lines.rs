@@ -114,6 +114,8 @@ const LINES: &[(&str, Way)] = &[
     ("primacy run --try --quiet -- ./report || test $? -eq 75", Alone(0)),
     ("primacy run --for 5m -- ./migrate", Alone(0)),
     ("primacy run --isolate -- ./worker-that-forks", Alone(0)),
+    ("primacy run --name db-1 --on-elected ./promote --on-lost ./demote", Says("promoted")),
+    ("primacy run --on-elected 'systemctl start billing' --on-lost 'systemctl stop billing'", Says("start billing")),
     // manual/agent.md, and what the commands' page says of it
     ("primacy agent check", No("its configuration is named in the line of an example")),
     ("primacy agent check --config /etc/primacy/agent.toml", Peers),
@@ -408,6 +410,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("worker-that-forks", "exit 0"),
     ("how-fresh", "echo 7"),
     ("announce", "echo announced"),
+    ("promote", "echo promoted"),
+    ("demote", "exit 0"),
+    // No manager of services is disturbed.
+    ("bin/systemctl", "echo \"$@\""),
     // The administrator of a server of the test.
     ("bin/mariadb", "[ \"$1 $2\" = '-u root' ] && exec /usr/bin/env -S \"$MARIADB\""),
 ];

@@ -7,6 +7,7 @@ mod agent_rights;
 mod browser;
 mod clients;
 mod deaths;
+mod hooks;
 mod host_socket;
 mod http;
 mod http_events;

@@ -28,7 +28,7 @@ pub(crate) fn world_of_nobody() -> Option<World> {
 }
 
 /// A copy of a program that runs with root's rights for every user, as sudo does.
-fn setuid_root(world: &World, program: &str) -> PathBuf {
+pub(crate) fn setuid_root(world: &World, program: &str) -> PathBuf {
     let copy = world.path(&format!("root-{}", Path::new(program).file_name().expect("a name").to_string_lossy()));
     fs::copy(program, &copy).expect("it is installed");
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("it is ours");
