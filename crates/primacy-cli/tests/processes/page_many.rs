@@ -63,7 +63,7 @@ fn five_hundred_elections_are_drawn_at_once_and_searched() {
         durations.extend(browser.until(measure).as_f64());
     }
 
-    assert_eq!(browser.says("#count"), "500 elections, 500 of them led");
+    browser.until_says("#count", "500 elections, 500 of them led");
     assert_eq!(browser.value("document.title"), "500 elections – primacy");
     let names = browser.value("[...document.querySelectorAll('#rows a')].map((link) => link.textContent)");
     let names: Vec<&str> = names.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
