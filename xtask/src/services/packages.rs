@@ -50,6 +50,9 @@ const NEEDS: &[Need] = &[
     Need { program: "curl", package: "curl", why: "it asks over TLS and on a Unix socket" },
     Need { program: "go", package: "golang-go", why: "a client of the agent" },
     Need { program: "node", package: "nodejs", why: "a client of the agent" },
+    Need { program: "npm", package: "npm", why: "it fetches the rules of accessibility that the page is held against" },
+    Need { program: "chromium", package: "chromium", why: "it looks at the page" },
+    Need { program: "chromedriver", package: "chromium-driver", why: "tests steer that browser" },
     Need { program: "systemd-analyze", package: "systemd", why: "it looks at the units of the agent" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];

@@ -173,6 +173,8 @@ const LINES: &[(&str, Way)] = &[
         No(ORDERS),
     ),
     ("primacy status --json --explain", Led(0)),
+    // docs/manual/page.md
+    ("ssh -N -L 8008:127.0.0.1:8008 web-1", No("there is no other host, and no SSH")),
     // docs/manual/kv.md, and the others about nodes
     ("primacy kv status", Alone(69)),
     ("primacy kv explain GROUP", No(FORM)),

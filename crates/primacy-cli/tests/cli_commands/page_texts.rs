@@ -23,6 +23,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     ("measurements/peers.md", include_str!("../../../../docs/manual/measurements/peers.md")),
     ("measurements/registers.md", include_str!("../../../../docs/manual/measurements/registers.md")),
     ("measurements/weight.md", include_str!("../../../../docs/manual/measurements/weight.md")),
+    ("page.md", include_str!("../../../../docs/manual/page.md")),
     ("past-failures.md", include_str!("../../../../docs/manual/past-failures.md")),
     ("tutorials/cron.md", include_str!("../../../../docs/tutorials/cron.md")),
     ("tutorials/peers.md", include_str!("../../../../docs/tutorials/peers.md")),
