@@ -328,7 +328,9 @@ pub(crate) fn send(pid: i32, signal: Signal) {
     while signal == Signal::SIGSTOP && stands_still(pid) && has_write_lock(pid) {
         assert!(Instant::now() < end, "process {pid} does not stand still without a lock");
         strike(Signal::SIGCONT);
-        thread::sleep(Duration::from_millis(5));
+        while has_write_lock(pid) {
+            thread::yield_now();
+        }
         strike(signal);
     }
 }
