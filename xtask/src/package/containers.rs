@@ -22,6 +22,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("trial.py", include_str!("containers/trial.py")),
     ("service.py", include_str!("containers/service.py")),
     ("postgres.sh", include_str!("containers/postgres.sh")),
+    ("Containerfile.system", "FROM scratch\nCOPY . /\n"),
     ("Containerfile.stand-ins", include_str!("containers/Containerfile.stand-ins")),
 ];
 

@@ -32,7 +32,7 @@ grep -q 'License: MIT' /usr/share/doc/primacy/copyright
 zgrep -q "^primacy ($version-1)" /usr/share/doc/primacy/changelog.Debian.gz
 
 echo "  has units that systemd takes and nobody has turned on"
-systemd-analyze verify --man=no /usr/lib/systemd/system/primacy-agent.{service,socket} 2>/tmp/units
+systemd-analyze verify --man=no /usr/lib/systemd/system/primacy-agent.{service,socket} 2>/tmp/units || { cat /tmp/units; exit 1; }
 ! grep primacy /tmp/units || exit 1
 for unit in primacy-agent.service primacy-agent.socket; do
     [ "$(systemctl is-enabled $unit || true)" = disabled ]
@@ -48,7 +48,7 @@ runuser -u ann -- primacy history | grep -q '  1 '
 echo "  has an agent, by the example of its configuration, and a program leads through it"
 install -d /etc/primacy
 cp /usr/share/doc/primacy/examples/agent.toml /etc/primacy/agent.toml
-primacy agent check --config /etc/primacy/agent.toml
+primacy agent check --quiet --config /etc/primacy/agent.toml
 install -d --owner=primacy --group=primacy --mode=0755 /run/primacy
 install -d --owner=primacy --group=primacy --mode=0700 /var/lib/primacy
 STATE_DIRECTORY=/var/lib/primacy setpriv --reuid=primacy --regid=primacy --clear-groups \
@@ -66,7 +66,7 @@ wait $agent
 echo "  is removed, and nothing stays but what elections have written"
 rm -r /etc/primacy /run/primacy /var/lib/primacy ~ann/.local ~ann/token ~ann/who
 apt-get remove --quiet --quiet --yes primacy >/dev/null
-dpkg --purge primacy 2>/dev/null
+dpkg --purge primacy >/dev/null 2>&1
 files >/tmp/after
 diff /tmp/before /tmp/after
 

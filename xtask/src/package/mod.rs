@@ -140,7 +140,7 @@ fn debian_package(shell: &Shell, plan: &Plan) -> Result<(), String> {
     let program = tools::cargo_deb(shell);
     let file = text(&plan.out.join(plan.debian(shell)?));
     // Backtraces keep the names of functions, as in a build by cargo.
-    let args = ["--no-build", "--no-strip", "--locked", "--package", PACKAGE, "--output", &file];
+    let args = ["--quiet", "--no-build", "--no-strip", "--locked", "--package", PACKAGE, "--output", &file];
     shell.run(&text(&program), &args, &[("SOURCE_DATE_EPOCH", &plan.time)])
 }
 

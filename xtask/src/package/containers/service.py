@@ -7,33 +7,38 @@ import sys
 import threading
 
 sys.path.insert(0, "/srv")
-asked = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: asked.set())
 
 
 def say(*words):
     print(*words, flush=True)
 
 
-if "PRIMACY_AGENT" not in os.environ:
-    say("works", os.environ["PRIMACY_TOKEN"])
-    asked.wait()
+def end(*_):
     say("stops")
     sys.exit(0)
 
-import primacy  # noqa: E402: it is there with an agent alone
 
-folder = os.path.dirname(os.path.dirname(os.environ["PRIMACY_AGENT"]))
-for place in (folder, os.path.dirname(os.environ["PRIMACY_AGENT"])):
+def refused(folder):
+    """Whoever could write there could put another socket in the place of the agent's."""
     try:
-        os.mkdir(os.path.join(place, "another"))
-        say("could put another socket into", place)
-        sys.exit(1)
+        os.mkdir(os.path.join(folder, "another"))
     except OSError as error:
         say("refused:", error.strerror)
-threading.Thread(target=lambda: (asked.wait(), os._exit(0)), daemon=True).start()
+    else:
+        sys.exit(f"could write to {folder}")
+
+
+signal.signal(signal.SIGTERM, end)
+if "PRIMACY_AGENT" not in os.environ:
+    say("works", os.environ["PRIMACY_TOKEN"])
+    threading.Event().wait()
+
+import primacy  # noqa: E402: where there is no agent, there is no need of it
+
+agent = os.path.dirname(os.environ["PRIMACY_AGENT"])
+refused(agent)
+refused(os.path.dirname(agent))
 while True:
     with primacy.lead("billing", name=os.uname().nodename, proof="process") as leadership:
         say("works", leadership.token)
-        leadership.wait_lost() if hasattr(leadership, "wait_lost") else asked.wait()
-        say("stops")
+        leadership.wait_lost()
