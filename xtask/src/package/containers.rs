@@ -40,9 +40,10 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     shell.run(&python, &[&text(&work.join("lint.py")), &contrib], &[])?;
     let stand_ins = trial::system(shell, "stand-ins", OF_STAND_INS)?;
     let clients = text(&shell.root().join("clients"));
-    let args = [&text(&work.join("trial.py")), &contrib, &text(&plan.image()), &text(&stand_ins), &clients];
-    shell.run(&python, &args.map(String::as_str), &[])?;
-    fs::remove_dir_all(&stand_ins).map_err(|error| failed(&stand_ins, &error))
+    let words = [&text(&work.join("trial.py")), &contrib, &text(&plan.image()), &text(&stand_ins), &clients];
+    let alone = ["--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", &python];
+    shell.run("unshare", &[&alone[..], &words.map(String::as_str)].concat(), &[])?;
+    [work, stand_ins].iter().try_for_each(|folder| fs::remove_dir_all(folder).map_err(|error| failed(folder, &error)))
 }
 
 /// A folder with these libraries, apart from those of the machine.

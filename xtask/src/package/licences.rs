@@ -55,7 +55,10 @@ fn source(name: &str, version: &str) -> Result<PathBuf, String> {
     let registries = home.ok_or("cargo has no home")?.join("registry").join("src");
     let folders = fs::read_dir(&registries).map_err(|error| failed(&registries, &error))?;
     let found = folders.flatten().map(|registry| registry.path().join(format!("{name}-{version}")));
-    found.into_iter().find(|folder| folder.is_dir()).ok_or_else(|| format!("{name} {version} is not in {}", registries.display()))
+    found
+        .into_iter()
+        .find(|folder| folder.is_dir())
+        .ok_or_else(|| format!("{name} {version} is not in {}", registries.display()))
 }
 
 fn texts_of(folder: &Path) -> Result<Vec<String>, String> {

@@ -20,10 +20,13 @@ pub(crate) use trial::check as check_packages;
 
 /// The command's package.
 const PACKAGE: &str = "primacy-cli";
-/// A C library that is linked into the binary, so that an image needs no other file of a system.
-const STATIC: &str = "x86_64-unknown-linux-musl";
 /// The user of an image. It is in no system's range for people or services.
 const IMAGE_USER: &str = "65532";
+
+/// A target whose C library is linked into the binary, so that an image needs no other file of a system.
+fn static_target(shell: &Shell) -> Result<String, String> {
+    Ok(format!("{}-unknown-linux-musl", shell.read("uname", &["-m"])?.trim()))
+}
 
 /// Where everything is, and of which commit it is.
 struct Plan {
@@ -83,7 +86,7 @@ fn make(shell: &Shell) -> Result<Plan, String> {
     tools::install(shell)?;
     let build = ["build", "--release", "--locked", "--package", PACKAGE];
     shell.cargo(&build)?;
-    shell.cargo(&[&build[..], &["--target", STATIC]].concat())?;
+    shell.cargo(&[&build[..], &["--target", &static_target(shell)?]].concat())?;
     pack(shell)
 }
 
@@ -97,11 +100,12 @@ fn pack(shell: &Shell) -> Result<Plan, String> {
     stage(shell, &plan, &built)?;
     debian_package(shell, &plan)?;
     archive::tarball(shell, &plan, &built)?;
-    let of_image = shell.target().join(STATIC).join("release").join("primacy");
+    let of_image = shell.target().join(static_target(shell)?).join("release").join("primacy");
     archive::image(shell, &plan, &of_image)?;
     let given = [plan.debian(shell)?, plan.archive(), archive::IMAGE_FILES.to_owned()];
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
-    let sums = script(shell, "cd \"$1\"; shift; sha256sum \"$@\"", &[&[text(&plan.out).as_str()], &given[..]].concat())?;
+    let sums =
+        script(shell, "cd \"$1\"; shift; sha256sum \"$@\"", &[&[text(&plan.out).as_str()], &given[..]].concat())?;
     write(&plan.out.join(SUMS), &sums)?;
     Ok(plan)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{STATIC, text};
+use super::{static_target, text};
 use crate::services;
 use crate::shell::Shell;
 
@@ -17,8 +17,9 @@ pub(super) fn install(shell: &Shell) -> Result<(), String> {
         shell.cargo(&["install", "cargo-deb", "--locked", "--version", CARGO_DEB, "--root", &root])?;
     }
     let installed = shell.read("rustup", &["target", "list", "--installed"])?;
-    if !installed.lines().any(|target| target == STATIC) {
-        shell.run("rustup", &["target", "add", STATIC], &[])?;
+    let target = static_target(shell)?;
+    if !installed.lines().any(|line| line == target) {
+        shell.run("rustup", &["target", "add", &target], &[])?;
     }
     Ok(())
 }

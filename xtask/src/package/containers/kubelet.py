@@ -64,9 +64,9 @@ class Pod:
         if "emptyDir" in volume:
             self._own(self._folder(volume["name"], 0o777))
             return
-        source = volume["secret"]
+        source = volume.get("secret") or volume["configMap"]
         folder = self._folder(volume["name"], 0o1777)
-        for name, content in self.secrets[source["secretName"]].items():
+        for name, content in self.secrets[source.get("secretName") or source["name"]].items():
             file = folder / name
             file.write_text(content)
             file.chmod(source.get("defaultMode", 0o644))
@@ -123,22 +123,27 @@ class Pod:
         networks = json.loads(podman("inspect", "--format={{json .NetworkSettings.Networks}}", infra).stdout)
         return next(iter(networks.values()))["IPAddress"]
 
-    def get(self, port, path):
-        """The status that a path is answered with, or None if nobody answers."""
+    def ask(self, port, path):
+        """The status and text that a path is answered with; without status if nobody answers."""
         try:
             with urllib.request.urlopen(f"http://{self.address()}:{port}{path}", timeout=5) as answer:
-                return answer.status
+                return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code
+            return error.code, ""
         except OSError:
-            return None
+            return None, ""
+
+    def get(self, port, path):
+        return self.ask(port, path)[0]
 
     def probe(self, container, probe):
         if "exec" in probe:
             name = f"{self.name}-{container['name']}"
             return podman("exec", name, *probe["exec"]["command"], check=False).returncode == 0
-        action = probe["httpGet"]
+        action = probe.get("httpGet") or probe["tcpSocket"]
         port = next(port["containerPort"] for port in container["ports"] if port["name"] == action["port"])
+        if "tcpSocket" in probe:
+            return self.get(port, "/") is not None
         return self.get(port, action["path"]) == 200
 
     def is_ready(self):

@@ -70,7 +70,7 @@ def check_pod(where, document):
 
 
 def check_timing(where, container, pod):
-    """Whoever is told to end has the time that it was promised."""
+    """A program that is told to end has the time that it was promised."""
     words = container.get("command", []) + container.get("args", [])
     times = dict(re.findall(r"--(lease|grace)=(\d+)s", " ".join(words)))
     granted = pod.get("terminationGracePeriodSeconds", 30)
@@ -99,7 +99,7 @@ def check_proxy(document):
             file = pathlib.Path(__file__).with_name(name)
             file.write_text(text)
             env = {"NAMESPACE": "default", "PATH": "/usr/sbin:/usr/bin"}
-            run(["haproxy", "-c", "-q", "-f", str(file)], name, env=env)
+            run(["haproxy", "-c", "-f", str(file)], name, env=env)
 
 
 def run(command, what, **options):

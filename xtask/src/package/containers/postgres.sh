@@ -5,10 +5,15 @@ bin=$(echo /usr/lib/postgresql/*/bin)
 install --directory --owner=postgres --mode=0700 "$data"
 as() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
 if [ ! -s "$data/PG_VERSION" ]; then
-    as "$bin/initdb" --pgdata="$data" --username="$POSTGRES_USER" --auth=scram-sha-256 --pwfile=/dev/stdin >/dev/null <"$POSTGRES_PASSWORD_FILE"
+    password=$(mktemp)
+    cat "$POSTGRES_PASSWORD_FILE" >"$password"
+    chown postgres "$password"
+    as "$bin/initdb" --pgdata="$data" --username="$POSTGRES_USER" --encoding=UTF8 --locale=C.UTF-8 \
+        --auth=scram-sha-256 --pwfile="$password" >/dev/null
     echo 'host all all all scram-sha-256' >>"$data/pg_hba.conf"
     as "$bin/postgres" --single -D "$data" postgres >/dev/null <<SQL
 CREATE DATABASE $POSTGRES_DB
 SQL
 fi
-exec setpriv --reuid=postgres --regid=postgres --init-groups "$bin/postgres" -D "$data" -c listen_addresses='*' -c unix_socket_directories=/tmp
+exec setpriv --reuid=postgres --regid=postgres --init-groups \
+    "$bin/postgres" -D "$data" -c listen_addresses='*' -c unix_socket_directories=/tmp

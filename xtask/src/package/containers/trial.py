@@ -2,8 +2,8 @@
 
 usage: trial.py CONTRIB IMAGE STAND_INS CLIENTS
 
-Images from elsewhere are stood in for by ones that are built of STAND_INS, a Debian system. Storage, networks and
-containers are apart from those of the machine, and are gone at the end.
+Images from elsewhere are stood in for by ones that are built of STAND_INS, a Debian system. It runs in namespaces of its
+own, with which its processes, mounts and networks end.
 """
 
 import json
@@ -12,11 +12,10 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import yaml
-from kubelet import Pod, podman, wait
+from kubelet import NAMESPACE, Pod, podman, wait
 
 contrib, image, stand_ins, clients = map(pathlib.Path, sys.argv[1:5])
 here = pathlib.Path(__file__).parent
@@ -35,18 +34,23 @@ def want(holds, what):
         raise RuntimeError(what)
 
 
-def set_up(short):
+def set_up():
     """Containers of this trial alone, in a machine that may have no systemd and no rights to raise limits."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+    short = pathlib.Path("/run/trial")
+    short.mkdir()
     (short / "containers.conf").write_text(
         '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\nlog_driver = "k8s-file"\n'
         f'[network]\nnetwork_backend = "netavark"\nnetwork_config_dir = "{here}/networks"\n'
         '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n'
     )
-    (short / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{here}/storage"\nrunroot = "{short}/run"\n')
+    overlay = "overlay" in pathlib.Path("/proc/filesystems").read_text()
+    (short / "storage.conf").write_text(f'[storage]\ndriver = "{"overlay" if overlay else "vfs"}"\ngraphroot = "{here}/storage"\nrunroot = "{short}/run"\n')
     os.environ["CONTAINERS_CONF"] = str(short / "containers.conf")
     os.environ["CONTAINERS_STORAGE_CONF"] = str(short / "storage.conf")
     # Checks of health are called by this trial, where no systemd has timers.
     os.environ["DISABLE_HC_SYSTEMD"] = "true"
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def buildah(*args):
@@ -64,6 +68,7 @@ def build_images():
         shutil.copy(here / name, context)
     stand_in = [*build, f"--file={here / 'Containerfile.stand-ins'}", "--build-arg=FROM=localhost/system"]
     buildah(*stand_in, "--target=postgres", "--tag=postgres:17", context)
+    buildah(*stand_in, "--target=haproxy", "--tag=haproxy:3.0", context)
     buildah(*stand_in, "--target=service", f"--tag={SERVICE}", context)
 
 
@@ -99,16 +104,17 @@ def start_database():
     return {"primacy-store": {"url": "postgresql://jobs:rosebud@db.example/jobs?sslmode=disable"}}
 
 
-def documents(name):
-    return list(yaml.safe_load_all((contrib / "kubernetes" / name).read_text()))
+def documents(name, kind):
+    everything = yaml.safe_load_all((contrib / "kubernetes" / name).read_text())
+    return [document for document in everything if document["kind"] == kind]
 
 
-def workload(name):
-    return next(document for document in documents(name) if "template" in document.get("spec", {}))
+def workload(name, kind="Deployment"):
+    return documents(name, kind)[0]
 
 
-def pods_of(name, names, secrets):
-    return [Pod(workload(name), pod, here / "volumes", NETWORK, secrets) for pod in names]
+def pods_of(name, names, secrets, aliases=()):
+    return [Pod(workload(name), pod, here / "volumes", NETWORK, secrets, aliases) for pod in names]
 
 
 def leaders(pods, path):
@@ -130,16 +136,23 @@ def another_leads(pods, path, than, since):
 
 
 def try_run(secrets):
-    pods = pods_of("run.yaml", ["scheduler-a", "scheduler-b"], secrets)
+    service = documents("leader.yaml", "Service")[0]["metadata"]["name"]
+    pods = pods_of("run.yaml", ["scheduler-a", "scheduler-b"], secrets, [f"{service}.{NAMESPACE}.svc.cluster.local"])
+    configs = {document["metadata"]["name"]: document["data"] for document in documents("leader.yaml", "ConfigMap")}
+    proxy = pods_of("leader.yaml", ["proxy"], configs)[0]
     path = "/leader?election=scheduler"
     leader = one_leads(pods, path)
     wait("both are ready", lambda: all(pod.is_ready() for pod in pods))
     wait("the service works", lambda: "works 1" in leader.log("scheduler"))
+    wait("the proxy leads to the leader", lambda: proxy.ask(8080, "/") == (200, leader.name))
     since = time.monotonic()
     leader.end()
     want("stops" in leader.log("scheduler"), f"the service was not asked to stop:\n{leader.log('scheduler')}")
     took = another_leads(pods, path, leader, since)
     say(f"run.yaml: the leader's pod ends in order, and another leads after {took:.1f} s")
+    second = one_leads(pods, path)
+    wait("the proxy leads to the next leader", lambda: proxy.ask(8080, "/") == (200, second.name))
+    say(f"leader.yaml: the proxy leads to the next leader {time.monotonic() - since:.1f} s after the last one was told to end")
     clear()
 
 
@@ -151,6 +164,10 @@ def try_sidecar(secrets):
     wait("the service works", lambda: "works" in leader.log("billing"))
     log = leader.log("billing")
     want(log.count("refused: Read-only file system") == 2, f"the service can write where the socket is:\n{log}")
+    # Why it makes a folder of its own.
+    straight = ["run", "--rm", "--network=none", f"--volume={leader.volumes}/agent:/run/primacy", PRIMACY, "agent", "--socket=/run/primacy/sock"]
+    done = podman(*straight, check=False)
+    want(done.returncode == 69 and "another socket in its place" in done.stderr, f"an emptyDir is taken: {done.stderr}")
     since = time.monotonic()
     podman("kill", "--signal=KILL", f"{leader.name}-billing")
     took = another_leads(pods, path, leader, since)
@@ -177,7 +194,7 @@ def try_voters():
     os.chown(certs, 65532, 65532)
     podman("run", "--rm", "--network=none", f"--volume={certs}:/certs", PRIMACY, "peer", "certs", "/certs", *names, "web", "operator")
     files = {file.name: file.read_text() for file in certs.iterdir() if file.name not in ("ca.key", "ca.issued")}
-    document = workload("voters.yaml")
+    document = workload("voters.yaml", "StatefulSet")
     service = document["spec"]["serviceName"]
     voters = [Pod(document, name, here / "volumes", NETWORK, {"voters": files}, [f"{name}.{service}"]) for name in names]
     wait("all voters are ready", lambda: all(voter.is_ready() for voter in voters))
@@ -235,27 +252,27 @@ def try_compose():
 
 def clear():
     podman("pod", "rm", "--all", "--force", "--time=0", check=False)
-    podman("rm", "--all", "--force", "--time=0", "--filter=name=^(image|voter|trial_)", check=False)
+    for name in podman("ps", "--all", "--format={{.Names}}").stdout.split():
+        if name != "trial-db":
+            podman("rm", "--force", "--time=0", name, check=False)
 
 
 def main():
-    short = pathlib.Path(tempfile.mkdtemp(prefix="primacy-"))
-    set_up(short)
+    set_up()
     try:
         build_images()
         try_image()
-        podman("network", "create", NETWORK)
+        podman("network", "create", "--internal", NETWORK)
         secrets = start_database()
         try_run(secrets)
         try_sidecar(secrets)
         try_voters()
         try_compose()
-    finally:
-        podman("pod", "rm", "--all", "--force", "--time=0", check=False)
-        podman("rm", "--all", "--force", "--time=0", "--volumes", check=False)
-        podman("network", "prune", "--force", check=False)
-        shutil.rmtree(here / "storage", ignore_errors=True)
-        shutil.rmtree(short, ignore_errors=True)
+    except Exception:
+        for name in podman("ps", "--all", "--format={{.Names}}").stdout.split():
+            done = podman("logs", "--tail=20", name, check=False)
+            print(f"--- {name}\n{done.stdout}{done.stderr}")
+        raise
 
 
 main()
