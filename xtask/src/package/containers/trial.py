@@ -36,7 +36,8 @@ def want(holds, what):
 
 def set_up():
     """Containers of this trial alone, in a machine that may have no systemd and no rights to raise limits."""
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+    for place in ("/run", "/dev/shm"):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
     short = pathlib.Path("/run/trial")
     short.mkdir()
     (short / "containers.conf").write_text(
