@@ -87,12 +87,11 @@ fn make(shell: &Shell) -> Result<Plan, String> {
     let build = ["build", "--release", "--locked", "--package", PACKAGE];
     shell.cargo(&build)?;
     shell.cargo(&[&build[..], &["--target", &static_target(shell)?]].concat())?;
-    pack(shell)
+    pack(shell, Plan::of(shell)?)
 }
 
 /// Packs what is built.
-fn pack(shell: &Shell) -> Result<Plan, String> {
-    let plan = Plan::of(shell)?;
+fn pack(shell: &Shell, plan: Plan) -> Result<Plan, String> {
     // Nothing of another version stays.
     let _ = fs::remove_dir_all(&plan.out);
     make_folder(&plan.stage)?;

@@ -13,7 +13,7 @@ const OF_TRIAL: &str = "systemd,man-db,python3";
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let plan = make(shell)?;
     let sums = read(&plan.out.join(SUMS))?;
-    let plan = pack(shell)?;
+    let plan = pack(shell, plan)?;
     let again = read(&plan.out.join(SUMS))?;
     if sums != again {
         return Err(format!("the same build gives other packages when it is packed again:\n{sums}{again}"));
