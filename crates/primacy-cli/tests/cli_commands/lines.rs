@@ -46,6 +46,7 @@ const BUILDS: &str = "builds the workspace or runs all of its tests, this one to
 const README_EXAMPLE: &str = "processes::peers runs the README's example as a whole";
 const NODES: &str = "processes::kv runs nodes like this, on ports that are free";
 const ORDERS: &str = "processes::http_orders orders like this, on ports that are free";
+const PACKAGED: &str = "a step of `cargo xtask ci --nightly` does this in a clean system, or with podman";
 const FORM: &str = "a form with a place to fill in: each part of it is in the line of an example";
 
 /// The lines in blocks, without what is behind `   #`.
@@ -75,6 +76,18 @@ const LINES: &[(&str, Way)] = &[
     // manual/deploying.md
     ("primacy doctor --lease 3s", Led(0)),
     ("primacy run -- ./service --port 8080", Alone(0)),
+    ("docker compose -f contrib/compose/compose.yaml up --detach", No(PACKAGED)),
+    // manual/installing.md
+    ("cargo xtask package", No(BUILDS)),
+    ("cargo xtask ci --nightly packages containers", No(BUILDS)),
+    ("sudo apt install ./target/package/primacy_0.1.0-1_amd64.deb", No(PACKAGED)),
+    ("sudo install -D -m 644 /usr/share/doc/primacy/examples/agent.toml /etc/primacy/agent.toml", No(PACKAGED)),
+    ("sudo systemctl enable --now primacy-agent.socket primacy-agent.service", No(PACKAGED)),
+    ("(cd target/package && sha256sum --check --ignore-missing SHA256SUMS)", No(PACKAGED)),
+    ("sudo tar -xzf target/package/primacy-0.1.0-x86_64-linux.tar.gz -C /opt", No(PACKAGED)),
+    ("sudo ln -s /opt/primacy-0.1.0-x86_64-linux/bin/primacy /usr/local/bin/primacy", No(PACKAGED)),
+    ("podman build --tag registry.example/primacy:0.1.0 target/package/image", No(PACKAGED)),
+    ("podman run --rm --read-only registry.example/primacy:0.1.0 --version", No(PACKAGED)),
     (
         "primacy simulate --lease 3s --round-trip 40ms",
         No("2,000 worlds take a minute unoptimised; simulate.rs runs fewer"),

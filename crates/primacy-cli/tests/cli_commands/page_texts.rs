@@ -9,6 +9,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     ("deploying.md", include_str!("../../../../docs/manual/deploying.md")),
     ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
     ("http.md", include_str!("../../../../docs/manual/http.md")),
+    ("installing.md", include_str!("../../../../docs/manual/installing.md")),
     ("json.md", include_str!("../../../../docs/manual/json.md")),
     ("kv.md", include_str!("../../../../docs/manual/kv.md")),
     ("kv-commands.md", include_str!("../../../../docs/manual/kv-commands.md")),
