@@ -101,14 +101,38 @@ class Process {
     this.child.kill(name);
   }
 
-  /** Stops it, and returns when it stands still. */
+  /**
+   * Stops it, and returns when it stands still. One that stood still in a transaction of SQLite would keep all others from the
+   * store, and nobody could lead. It goes on a little then.
+   */
   async freeze() {
-    this.signal('SIGSTOP');
     const late = Date.now() + PATIENCE_MS;
-    while (!/\) T /.test(fs.readFileSync(`/proc/${this.child.pid}/stat`, 'latin1'))) {
-      assert.ok(Date.now() < late, 'it does not stand still');
-      await sleep(1);
+    for (;;) {
+      this.signal('SIGSTOP');
+      while (!this.#isFrozen()) {
+        assert.ok(Date.now() < late, 'it does not stand still');
+        await sleep(1);
+      }
+      if (!this.#hasWriteLock()) {
+        return;
+      }
+      assert.ok(Date.now() < late, 'it does not stand still without a lock');
+      this.signal('SIGCONT');
+      await sleep(5);
     }
+  }
+
+  /** Whether all of its threads stand still. */
+  #isFrozen() {
+    const tasks = `/proc/${this.child.pid}/task`;
+    return fs.readdirSync(tasks).every((task) => /\) T /.test(fs.readFileSync(`${tasks}/${task}/stat`, 'latin1')));
+  }
+
+  /** Whether it has a lock of SQLite that excludes others. */
+  #hasWriteLock() {
+    // As "1: POSIX  ADVISORY  WRITE 4711 fe:01:1234 120 120".
+    const held = new RegExp(`POSIX +ADVISORY +WRITE ${this.child.pid} `);
+    return held.test(fs.readFileSync('/proc/locks', 'latin1'));
   }
 
   async kill() {

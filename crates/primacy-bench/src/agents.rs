@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{PipeWriter, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
@@ -81,17 +82,29 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
 }
 
 /// An agent, and where it listens.
-struct Agent {
+pub(crate) struct Agent {
     process: OwnProcess,
     socket: PathBuf,
 }
 
 impl Agent {
     fn start(options: &Options, primacy: &Path, folder: &TempDir, name: &str, url: &str) -> Result<Self> {
-        let socket = folder.path().join(name);
         let mut command = Command::new(primacy);
-        command.args(["agent", "--quiet", "--name", name, "--lease", &format!("{}ms", options.lease), "--socket"]);
-        command.arg(&socket).env("PRIMACY_STORE", url).env_remove("PRIMACY_AGENT").stdin(Stdio::null());
+        command.args(["agent", "--name", name, "--lease", &format!("{}ms", options.lease)]);
+        Self::of(command, folder.path().join(name), url)
+    }
+
+    /// One on a file of its own that tells over HTTP.
+    pub(crate) fn telling(primacy: &Path, folder: &TempDir, http: SocketAddr) -> Result<Self> {
+        let url = format!("sqlite:{}", folder.path().join("primacy.db").display());
+        let mut command = Command::new(primacy);
+        command.args(["agent", "--http", &http.to_string()]);
+        Self::of(command, folder.path().join("agent"), &url)
+    }
+
+    fn of(mut command: Command, socket: PathBuf, url: &str) -> Result<Self> {
+        command.args(["--quiet", "--socket"]).arg(&socket);
+        command.env("PRIMACY_STORE", url).env_remove("PRIMACY_AGENT").stdin(Stdio::null());
         let agent = Self { process: OwnProcess(command.spawn()?), socket };
         let end = Instant::now() + SLACK;
         while std::os::unix::net::UnixStream::connect(&agent.socket).is_err() {
@@ -101,12 +114,12 @@ impl Agent {
         Ok(agent)
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
     /// A program of this benchmark, which holds through this agent.
-    fn program(&self, words: &[&str]) -> Result<Command> {
+    pub(crate) fn program(&self, words: &[&str]) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["agents", "--hold"]).arg(&self.socket).args(words).stdin(Stdio::null());
         Ok(command)

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Phase, 
 
 use crate::place::{BenchStore, Kind, Site};
 use crate::spread::Spread;
+use crate::strokes::{Strokes, burn};
 
 /// Which floods, on whom, for how long.
 #[derive(Args)]
@@ -214,28 +215,6 @@ impl Log {
     }
 }
 
-/// What a neighbour does, until it is told that it is over.
-#[derive(Default)]
-struct Strokes {
-    over: AtomicBool,
-    count: AtomicU64,
-}
-
-impl Strokes {
-    fn go_on(&self) -> bool {
-        !self.over.load(Ordering::Relaxed)
-    }
-
-    /// Counts one, and says how many there were before.
-    fn note(&self) -> u64 {
-        self.count.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-}
-
 /// Three candidates of a new election, and what their leaders tell.
 struct Campaign {
     site: Site,
@@ -311,7 +290,7 @@ fn watch(
         let server = place.cpu().saturating_sub(server);
         let all = crate::proc::cpu(std::process::id()).saturating_sub(own);
         let count = strokes.count();
-        strokes.over.store(true, Ordering::Relaxed);
+        strokes.end();
         let Ok(ended) = attack.join() else { bail!("the neighbour has died") };
         ended?;
         let attacker = Duration::from_nanos(neighbours_cpu.load(Ordering::Relaxed));
@@ -491,24 +470,4 @@ fn silence(place: &BenchStore, lease: Duration, span: Duration) -> Result<String
          later, when {} leads",
         if leads { "somebody" } else { "nobody" }
     ))
-}
-
-/// Burns this number of cores until it is told that it is over.
-fn burn(cores: f64, strokes: &Strokes) {
-    const SLICE: Duration = Duration::from_millis(5);
-    let threads = cores.ceil().max(1.0) as usize;
-    let busy = SLICE.mul_f64((cores / threads as f64).clamp(0.0, 1.0));
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while strokes.go_on() {
-                    let begin = Instant::now();
-                    while begin.elapsed() < busy {
-                        std::hint::spin_loop();
-                    }
-                    thread::sleep(SLICE.saturating_sub(begin.elapsed()));
-                }
-            });
-        }
-    });
 }

@@ -15,6 +15,7 @@ mod failover;
 mod fenced;
 mod floods;
 mod hosts;
+mod http;
 mod idle;
 mod kv;
 mod log;
@@ -25,6 +26,7 @@ mod plot;
 mod proc;
 mod runners;
 mod spread;
+mod strokes;
 
 use std::fs;
 
@@ -89,6 +91,8 @@ enum Instead {
     Kv(kv::Options),
     /// Programs that lead through agents: kills of those with proof, and many elections of one agent
     Agents(agents::Options),
+    /// Answers over HTTP a second, and what clients cost a leader
+    Http(http::Options),
     /// Many elections of one process, which share a thread and connections
     Elections(elections::Options),
 }
@@ -117,6 +121,7 @@ pub fn main() -> Result<()> {
     match &options.instead {
         Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &common.primacy, &common.out),
         Some(Instead::Agents(wanted)) => return agents::run(wanted, &machine(), &common.primacy),
+        Some(Instead::Http(wanted)) => return http::run(wanted, &machine(), &common.primacy),
         Some(Instead::Elections(wanted)) => return elections::run(wanted, &machine(), &common.primacy),
         Some(Instead::Kv(wanted)) => return kv::run(wanted, &machine(), &common.primacy),
         Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &common.primacy),

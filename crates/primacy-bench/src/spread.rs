@@ -13,6 +13,11 @@ impl Spread {
         Self(durations)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The smallest duration that at least this share of all do not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);

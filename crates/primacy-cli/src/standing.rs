@@ -24,13 +24,23 @@ pub(crate) struct CandidateSource {
     led: watch::Receiver<Option<CurrentLeadership>>,
 }
 
+/// How this process takes part in elections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessKind {
+    /// As one candidate, for as long as it lives: then nobody needs to name its election.
+    Candidate,
+    /// As an agent: with candidates that come and go.
+    Agent,
+    /// As a voter of all elections, and with no candidate.
+    Voter,
+}
+
 /// The candidates of this process, for those who are told of them.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     store: Arc<dyn Store>,
     started: SystemTime,
-    /// Whether there is one, for as long as the process lives: then nobody needs to name its election.
-    is_one: bool,
+    kind: ProcessKind,
     /// By numbers that their owner gives.
     all: Mutex<BTreeMap<u64, Arc<CandidateSource>>>,
 }
@@ -38,13 +48,13 @@ pub(crate) struct Candidates {
 impl Candidates {
     /// None yet.
     #[expect(clippy::disallowed_methods, reason = "when the process began is for people")]
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, started: SystemTime::now(), is_one: false, all: Mutex::default() }
+    pub(crate) fn new(store: Arc<dyn Store>, kind: ProcessKind) -> Self {
+        Self { store, started: SystemTime::now(), kind, all: Mutex::default() }
     }
 
     /// This one alone.
     pub(crate) fn one(candidate: Arc<CandidateSource>, store: Arc<dyn Store>) -> Self {
-        let candidates = Self { is_one: true, ..Self::new(store) };
+        let candidates = Self::new(store, ProcessKind::Candidate);
         candidates.enter(0, candidate);
         candidates
     }
@@ -64,9 +74,9 @@ impl Candidates {
         self.lock().values().cloned().collect()
     }
 
-    /// Whether there is one for as long as the process lives.
-    pub(crate) const fn is_one(&self) -> bool {
-        self.is_one
+    /// How the process takes part.
+    pub(crate) const fn kind(&self) -> ProcessKind {
+        self.kind
     }
 
     /// The elections in which they take part.

@@ -122,6 +122,13 @@ name_type! {
     Label
 }
 
+impl Default for ElectionName {
+    /// `default`: the one that is meant where none is named.
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
 /// `text` for a terminal or a log: characters that are invisible or steer a terminal are escaped.
 pub fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

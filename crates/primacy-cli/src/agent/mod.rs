@@ -37,13 +37,13 @@ use crate::cli::agent::{AgentArgs, AgentCommand};
 use crate::cli::{Common, names, store_url};
 use crate::failure::Failure;
 use crate::http::HttpListener;
+use crate::observed::Observations;
 use crate::output::Output;
 use crate::panics;
 use crate::run::signals::SignalStream;
 use crate::secret;
-use crate::standing::Candidates;
+use crate::standing::{Candidates, ProcessKind};
 
-use questions::Observations;
 use rights::{Caller, Rule};
 use settings::Settings;
 use wire::{Channel, Frame, HoldFrame, PROTOCOL, RefusalCode, Request, TokenText};
@@ -180,22 +180,22 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         }
     };
     let (end, ending) = watch::channel(false);
-    let candidates = Arc::new(Candidates::new(Arc::clone(&store)));
-    if let Some(http) = http {
-        let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
-        let address = http.serve(Arc::clone(&candidates)).map_err(no_thread)?;
-        info!("tells over HTTP who leads, on {address}");
+    let candidates = Arc::new(Candidates::new(Arc::clone(&store), ProcessKind::Agent));
+    let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
+    let http = http.map(|http| http.serve(Arc::clone(&candidates))).transpose().map_err(no_thread)?;
+    if let Some(server) = &http {
+        info!("tells over HTTP who leads, on {}", server.place);
     }
     let agent = Rc::new(Agent {
         name,
-        fleet: Fleet::new(store),
+        fleet: Fleet::new(Arc::clone(&store)),
         candidates,
         started_with: settings.clone(),
         settings: RefCell::new(settings),
         holds: RefCell::default(),
         connections_max,
         connections: RefCell::default(),
-        observations: Observations::default(),
+        observations: Observations::new(store),
         lists: Semaphore::new(LISTS_MAX),
         ending,
     });

@@ -1,30 +1,26 @@
 //! What programs and people ask an agent beside holding: how an election stands, orders, and who holds what.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::Snapshot;
-use primacy::{ElectionName, Observation, clock};
+use primacy::store::{Snapshot, StoreError};
+use primacy::{ElectionName, clock};
 use serde::Deserialize;
 use tokio::net::UnixStream;
-use tokio::sync::watch;
 use tracing::{debug, info};
 
 use super::rights::Caller;
 use super::wire::{self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, RefusalCode, Request, Said};
 use super::{Agent, Refusal};
 use crate::failure::{Failure, code};
+use crate::observed::{Change, ElectionChanges, Manner, News, NotFollowed};
 use crate::order::RemoteOrder;
 use crate::output::Output;
-use crate::output::change::changes;
-use crate::output::lead::Lead;
 use crate::output::schema::{Millis, SCHEMA, State, Status};
 use crate::output::span::span;
-use crate::reach::{Reach, aged};
+use crate::reach::Reach;
 
 /// How long a program may take to read an answer.
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -34,40 +30,8 @@ const OBSERVED_MOST: usize = 128;
 const ORDER_WITHIN: Duration = Duration::from_secs(10);
 /// How long the store may take to answer for the first time.
 const FIRST_WITHIN: Duration = Duration::from_secs(5);
-/// How old an observation may be that is looked at anew every second.
-const FRESH: Duration = Duration::from_millis(1_500);
-/// Between two looks at a leadership that may have run out.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long an agent may take to answer this command.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-
-/// The elections that somebody looks at: one observation of each, however many look.
-#[derive(Default)]
-pub(super) struct Observations(RefCell<BTreeMap<ElectionName, Weak<watch::Receiver<Observation>>>>);
-
-impl Observations {
-    fn of(
-        &self,
-        agent: &Agent,
-        caller: &Caller,
-        election: &ElectionName,
-    ) -> Result<Rc<watch::Receiver<Observation>>, Refusal> {
-        let mut known = self.0.borrow_mut();
-        known.retain(|_, observed| observed.strong_count() > 0);
-        if let Some(observed) = known.get(election).and_then(Weak::upgrade) {
-            return Ok(observed);
-        }
-        let most = if caller.is_trusted() { OBSERVED_MOST } else { OBSERVED_MOST / 2 };
-        if known.len() >= most {
-            return Err(Refusal::new(RefusalCode::Busy, "too many elections are looked at"));
-        }
-        let unavailable = |error: primacy::SetupError| Refusal::new(RefusalCode::Unavailable, error.to_string());
-        let observed = agent.fleet.election(election.as_str()).and_then(|election| election.observe());
-        let observed = Rc::new(observed.map_err(unavailable)?);
-        known.insert(election.clone(), Rc::downgrade(&observed));
-        Ok(observed)
-    }
-}
 
 /// Tells how an election stands, at once and after each change, for as long as that is read.
 ///
@@ -79,68 +43,61 @@ pub(super) async fn observe(
     caller: &Caller,
     mut channel: Channel,
 ) -> Result<(), (Channel, Refusal)> {
-    let prepared = super::election(election).and_then(|election| {
-        if !agent.rule(&election)?.may_look(caller) {
-            return Err(Refusal::not_allowed(caller, "look at", &election));
-        }
-        Ok((agent.observations.of(agent, caller, &election)?, election))
-    });
-    let (shared, election) = match prepared {
+    let (mut changes, election) = match follow(agent, election, caller) {
         Ok(prepared) => prepared,
         Err(refusal) => return Err((channel, refusal)),
     };
-    let mut observed = (*shared).clone();
     let mut ending = agent.ending.clone();
-    let (mut told, mut last): (u64, Option<Option<Snapshot>>) = (0, None);
-    let answered_by = clock::now() + FIRST_WITHIN;
+    let (mut told, mut trouble) = (0, None);
+    let patience = tokio::time::sleep(FIRST_WITHIN);
+    tokio::pin!(patience);
     loop {
-        let observation = observed.borrow_and_update().clone();
-        if let Some(trouble) = observation.trouble.as_ref().filter(|_| last.is_none() && clock::now() >= answered_by) {
-            return Err((channel, Refusal::new(RefusalCode::Unavailable, trouble.to_string())));
-        }
-        let seen = seen(&observation);
-        if let Some((snapshot, age)) = seen {
-            let is_news = match &last {
-                Some(last) => !changes(last.as_ref(), snapshot.as_ref()).is_empty(),
-                None => true,
-            };
-            if is_news {
-                told += 1;
-                let status = status(agent, &election, snapshot.as_ref(), age);
-                let frame = Frame::Seen { n: told, status: Box::new(status) };
+        let news = tokio::select! {
+            news = changes.next() => news,
+            () = &mut patience, if trouble.is_some() => {
+                let why = trouble.map(|error: StoreError| error.to_string()).unwrap_or_default();
+                return Err((channel, Refusal::new(RefusalCode::Unavailable, why)));
+            }
+            line = channel.next() => match line {
+                Ok(Some(_)) => continue,
+                Ok(None) | Err(_) => return Ok(()),
+            },
+            _ = ending.wait_for(|ends| *ends) => return Err((channel, Refusal::new(RefusalCode::Ending, "the agent ends"))),
+        };
+        match news {
+            None => {
+                let why = "the election is not observed any more";
+                return Err((channel, Refusal::new(RefusalCode::Unavailable, why)));
+            }
+            Some(News::Lost(error)) => trouble = Some(error).filter(|_| told == 0),
+            Some(News::Found(_)) => {}
+            Some(News::Changed(news)) => {
+                let Change { now, age, .. } = *news;
+                (told, trouble) = (told + 1, None);
+                let status = Box::new(status(agent, &election, now.as_ref(), age));
+                let frame = Frame::Seen { n: told, status };
                 let read =
                     async { channel.send(&frame, READ_WITHIN).await.is_ok() && is_read(&mut channel, told).await };
                 // One that does not read is not told more, and holds up no end.
                 if !tokio::time::timeout(READ_WITHIN, read).await.unwrap_or(false) {
                     return Ok(());
                 }
-                last = Some(snapshot);
             }
-        }
-        tokio::select! {
-            changed = observed.changed() => if changed.is_err() {
-                return Err((channel, Refusal::new(RefusalCode::Unavailable, "the election is not observed any more")));
-            },
-            () = tokio::time::sleep(LOOK), if last.as_ref().is_none_or(is_led) => {}
-            line = channel.next() => if !matches!(line, Ok(Some(_))) {
-                return Ok(());
-            },
-            _ = ending.wait_for(|ends| *ends) => return Err((channel, Refusal::new(RefusalCode::Ending, "the agent ends"))),
         }
     }
 }
 
-#[expect(clippy::ref_option, reason = "it is what is remembered")]
-fn is_led(seen: &Option<Snapshot>) -> bool {
-    matches!(Lead::of(seen.as_ref()), Lead::Led(..))
-}
-
-/// The election as it would look now, and how old that is; `None` before the store has answered. A lease that has run out since it
-/// was looked at last may have been renewed: so it is believed until the next look is due.
-fn seen(observation: &Observation) -> Option<(Option<Snapshot>, Duration)> {
-    let age = clock::now().since(observation.seen_at?);
-    let grown = age.saturating_sub(FRESH);
-    Some((observation.snapshot.clone().map(|snapshot| aged(snapshot, grown)), age))
+fn follow(agent: &Agent, election: &str, caller: &Caller) -> Result<(ElectionChanges, ElectionName), Refusal> {
+    let election = super::election(election)?;
+    if !agent.rule(&election)?.may_look(caller) {
+        return Err(Refusal::not_allowed(caller, "look at", &election));
+    }
+    let most = if caller.is_trusted() { OBSERVED_MOST } else { OBSERVED_MOST / 2 };
+    match agent.observations.follow(&election, Manner::Known, most) {
+        Ok(changes) => Ok((changes, election)),
+        Err(NotFollowed::TooMany) => Err(Refusal::new(RefusalCode::Busy, "too many elections are looked at")),
+        Err(NotFollowed::Setup(error)) => Err(Refusal::new(RefusalCode::Unavailable, error.to_string())),
+    }
 }
 
 fn status(agent: &Agent, election: &ElectionName, snapshot: Option<&Snapshot>, age: Duration) -> Status {

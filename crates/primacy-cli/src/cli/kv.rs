@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use primacy::peers::tls::ServerFiles;
 use primacy::peers::{PeerAddress, PeerSettings};
 use primacy::store::{self, Store};
 use primacy::{Timing, TimingSettings};
@@ -239,7 +240,7 @@ impl KvArgs {
             })?);
         }
         if let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) {
-            settings.tls = Some(clients::Tls { certificate, key, clients: self.tls_client_ca.clone() });
+            settings.tls = Some(ServerFiles::new(certificate, key).with_clients(self.tls_client_ca.clone()));
         }
         settings.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(settings)

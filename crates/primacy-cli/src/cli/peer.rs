@@ -11,6 +11,7 @@ use primacy::peers::tls::{Identity, Revocations, Tls, TlsError};
 use primacy::peers::{AddressError, NamePattern, PeerAddress, PeerError, PeerSettings, Reconfiguration};
 use primacy::{Timing, TimingSettings};
 
+use super::http::HttpArgs;
 use super::{examples, store_url};
 use crate::failure::Failure;
 
@@ -94,6 +95,8 @@ pub(crate) struct PeerArgs {
     /// How often to run it, and for how long at most: 50ms to 1h
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = super::preference::interval, requires = "requests_command", hide_short_help = true)]
     pub(crate) requests_every: Duration,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
     #[command(subcommand)]
     pub(crate) command: Option<PeerCommand>,
 }
@@ -214,6 +217,7 @@ impl PeerArgs {
             plaintext,
             requests_command: None,
             requests_every: Duration::from_secs(10),
+            http: HttpArgs::default(),
             command: None,
         }
     }

@@ -13,7 +13,6 @@ use crate::output::{self, Output, logging};
 use crate::reach::Reach;
 use tokio::runtime::Runtime;
 
-mod clocks;
 mod doctor;
 #[cfg(test)]
 mod fake;

@@ -2,24 +2,28 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use primacy::peers::certs::{self, CertsError};
 use primacy::peers::tls::{Identity, Tls, TlsError};
-use primacy::peers::{FileError, Peer, PeerAddress, PeerError};
+use primacy::peers::{FileError, Peer, PeerAddress, PeerError, PeersStore};
 use primacy::select::{Score, ScoreError};
+use primacy::store::Store;
 use tracing::{error, info, warn};
 
 use super::voters;
 use crate::cli::Common;
 use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
 use crate::failure::{Failure, code};
+use crate::http::HttpListener;
 use crate::output::Output;
 use crate::output::certificates;
 use crate::output::schema::{self, SCHEMA};
 use crate::run::command_poll::{CommandPoll, PolledCommand};
 use crate::run::signals::SignalStream;
+use crate::standing::{Candidates, ProcessKind};
 
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     match &args.command {
@@ -38,6 +42,9 @@ const WITHOUT_SOCKET: &str = "programs here reach the voters by one only with --
 async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     let (mut settings, asks_for_socket) = (args.settings()?, args.asks_for_socket());
     let tls = settings.tls.clone();
+    HttpListener::check(&args.http)?;
+    let store = args.http.http.as_ref().map(|_| told_store(settings.socket.as_deref())).transpose()?;
+    let http = HttpListener::bind(&args.http)?;
     // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
     let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
     let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
@@ -48,7 +55,7 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
         warn!("the path of the folder is too long for a socket: {WITHOUT_SOCKET}");
     }
     let peer = match Peer::start(settings.clone()).await {
-        Err(error @ PeerError::Socket { .. }) if !asks_for_socket => {
+        Err(error @ PeerError::Socket { .. }) if !asks_for_socket && args.http.http.is_none() => {
             warn!("{error}: {WITHOUT_SOCKET}");
             settings.socket = None;
             Peer::start(settings.clone()).await
@@ -73,6 +80,13 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     };
     let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
     told(output, "listening", &format!("{name} listens on {address}{here}"))?;
+    let served = http.zip(store).map(|(http, store)| http.serve(Arc::new(Candidates::new(store, ProcessKind::Voter))));
+    let served = served.transpose();
+    let served =
+        served.map_err(|error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}")))?;
+    if let Some(server) = &served {
+        info!("tells over HTTP who leads, on {}", server.place);
+    }
     let rate = peer.requests();
     let rates = requests_command(args, &name).map(|command| CommandPoll::start(command, requests)).transpose();
     let mut rates =
@@ -102,6 +116,16 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
             }
         }
     }
+}
+
+/// How it is learnt here who leads, to be told over HTTP: over the voter's own socket, as programs learn it.
+fn told_store(socket: Option<&Path>) -> Result<Arc<dyn Store>, Failure> {
+    let Some(socket) = socket else {
+        return Err(Failure::usage("--http asks the voters over this one's socket: name a path for it with --socket"));
+    };
+    let absolute = std::path::absolute(socket);
+    let absolute = absolute.map_err(|error| Failure::usage(format!("--socket {}: {error}", socket.display())))?;
+    Ok(Arc::new(PeersStore::through(&absolute)))
 }
 
 /// The command that says how many requests arrive here, if there is one.

@@ -10,11 +10,10 @@ use primacy::store::{Snapshot, StoreError};
 
 use crate::cli::WatchArgs;
 use crate::failure::Failure;
-use crate::foreign_text::shorten;
 use crate::output::Output;
-use crate::output::change::{Change, beginning, changes};
+use crate::output::change::{self, Change, beginning, changes};
 use crate::output::lead::Lead;
-use crate::output::schema::{self, SCHEMA, State};
+use crate::output::schema::{self, State};
 use crate::output::style::Tone;
 use crate::reach::Reach;
 
@@ -80,8 +79,7 @@ impl Watch<'_> {
 
     fn lost(&mut self, reach: &Reach, error: &StoreError) -> Result<(), Failure> {
         if std::mem::replace(&mut self.reachable, false) {
-            let text = format!("{}; who leads is unknown until it is back", shorten(&error.to_string(), 300));
-            self.tell(reach, None, &Change::new("unreachable", text, Tone::Bad))?;
+            self.tell(reach, None, &change::lost(&error.to_string()))?;
         }
         Ok(())
     }
@@ -90,7 +88,7 @@ impl Watch<'_> {
     fn found_again(&mut self, reach: &Reach, seen: Option<&Snapshot>) -> Result<bool, Failure> {
         let was_away = !std::mem::replace(&mut self.reachable, true);
         if was_away {
-            self.tell(reach, seen, &Change::new("reachable", "the store answers again", Tone::Plain))?;
+            self.tell(reach, seen, &change::found())?;
         }
         Ok(was_away)
     }
@@ -103,15 +101,9 @@ impl Watch<'_> {
         let palette = self.output.palette;
         let time = palette.paint(&Zoned::now().strftime("%H:%M:%S%.3f").to_string(), Tone::Faint);
         self.output.text(&format!("{time}  {}\n", palette.paint(&change.text, change.tone)))?;
-        let known = change.event != "unreachable";
-        self.output.json_line(&schema::Change {
-            schema: SCHEMA,
-            at_unix_ms: Timestamp::now().as_millisecond(),
-            event: change.event,
-            text: change.text.clone(),
-            candidate: change.candidate.map(Into::into),
-            now: known.then(|| State::of(reach.election(), seen)),
-        })
+        let at_unix_ms = Timestamp::now().as_millisecond();
+        let now = change.is_known().then(|| State::of(reach.election(), seen));
+        self.output.json_line(&schema::Change::new(at_unix_ms, &change.clone().into(), now.as_ref()))
     }
 }
 

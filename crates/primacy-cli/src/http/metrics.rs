@@ -1,7 +1,7 @@
 //! `/metrics`: what the candidate has counted, how it stands, and what the store tells of the election, in OpenMetrics.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::iter;
@@ -23,7 +23,7 @@ use prometheus_client::registry::{Registry, Unit};
 use rustix::process::{Resource, getrlimit};
 
 use super::answers::refused;
-use crate::standing::{CandidateSource, Candidates, Standing};
+use crate::standing::{CandidateSource, Candidates, ProcessKind, Standing};
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -109,7 +109,10 @@ impl Scrape {
                 Entry::Occupied(_) => {}
             }
         }
-        let elections = all.iter().map(|candidate| candidate.election().clone());
+        let elections: BTreeSet<_> = match said {
+            Some(said) if candidates.kind() == ProcessKind::Voter => said.keys().cloned().collect(),
+            _ => candidates.elections(),
+        };
         let of_election = |election: ElectionName| {
             // One that has come since was not asked about.
             let said = said.and_then(|said| said.get(&election).cloned());
@@ -117,7 +120,7 @@ impl Scrape {
         };
         Self {
             candidates: told.into_values().collect(),
-            elections: elections.map(of_election).collect(),
+            elections: elections.into_iter().map(of_election).collect(),
             started: candidates.started(),
         }
     }

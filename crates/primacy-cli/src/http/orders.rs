@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use subtle::ConstantTimeEq as _;
 use tracing::{info, warn};
 
 use super::answers::refused;
+use super::listener::Client;
 use crate::cli::http::{HttpArgs, TOKEN_VARIABLE};
 use crate::failure::{Failure, code};
 use crate::order::RemoteOrder;
@@ -78,7 +78,7 @@ impl OrderSecret {
 pub(super) fn may_order(
     secret: Option<&OrderSecret>,
     headers: &HeaderMap,
-    client: SocketAddr,
+    client: Client,
 ) -> Result<(), Box<Response>> {
     let Some(secret) = secret else {
         let why =
@@ -97,15 +97,14 @@ pub(super) fn may_order(
         None => "an order needs a token: Authorization: Bearer TOKEN",
         Some(_) => "this is not the token",
     };
-    // Without the port, so that the same is not told again and again.
-    warn!(client = %client.ip(), "an order over HTTP is refused: {}", if said.is_some() { "a wrong token" } else { "no token" });
+    warn!(%client, "an order over HTTP is refused: {}", if said.is_some() { "a wrong token" } else { "no token" });
     let mut response = refused(StatusCode::UNAUTHORIZED, why);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     Err(response.into())
 }
 
 /// Logs who orders what.
-pub(super) fn note(order: &RemoteOrder, election: &ElectionName, client: SocketAddr) {
+pub(super) fn note(order: &RemoteOrder, election: &ElectionName, client: Client) {
     info!(%client, %election, %order, "ordered over HTTP");
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use primacy::store::Snapshot;
-use primacy::{ElectionName, Instant, clock};
+use primacy::{ElectionName, Instant, Token, clock};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{json, refused};
@@ -16,12 +16,14 @@ use super::metrics::{self, Said};
 use super::orders;
 use crate::failure::Failure;
 use crate::order::RemoteOrder;
-use crate::output::schema::{List, Millis, SCHEMA, State};
+use crate::output::schema::{List, Millis, PastTerm, SCHEMA, State};
 use crate::reach::{Answer, ElectionView, PastLeaderships, Reach, aged};
-use crate::standing::Candidates;
+use crate::standing::{Candidates, ProcessKind};
 
 /// How old an answer of the store may be that is told once more. What is told says how old it is.
 const FRESH: Duration = Duration::from_millis(250);
+/// The same for all elections of the voters: the list costs each of them a question for each.
+const FRESH_OF_VOTERS: Duration = Duration::from_secs(2);
 /// For how long a store that has not answered is not asked again.
 const SPARED: Duration = Duration::from_secs(1);
 /// How long the store may take for all of an answer.
@@ -49,6 +51,8 @@ pub(super) enum Question {
     History(ElectionName, u32),
     /// What can be counted and measured of all this.
     Metrics,
+    /// Whether the store answers at all.
+    Reached,
 }
 
 /// Why there is no answer: it took too long, or too many wait.
@@ -56,11 +60,21 @@ pub(super) enum Question {
 pub(super) struct Unanswered;
 
 /// What waits for its turn.
-struct Asked<T> {
-    what: T,
-    tell: oneshot::Sender<Response>,
+pub(super) struct Asked<T, A = Response> {
+    pub(super) what: T,
+    pub(super) tell: oneshot::Sender<A>,
     /// Its client waits until then.
     until: Instant,
+}
+
+/// Which leaderships a client of an election's events has missed: from this token on. The oldest first.
+type Missed = Asked<MissedSince, Result<Vec<PastTerm>, Failure>>;
+
+/// What its client has missed of an election, and since when it asks.
+struct MissedSince {
+    election: ElectionName,
+    token: Token,
+    asked_at: Instant,
 }
 
 /// Brings questions and orders to the task that asks the store.
@@ -69,13 +83,23 @@ pub(super) struct Questions {
     questions: mpsc::Sender<Asked<Question>>,
     /// Who only asks takes no place from who orders.
     orders: mpsc::Sender<Asked<(ElectionName, RemoteOrder)>>,
+    missed: mpsc::Sender<Missed>,
+}
+
+/// What has come to that task.
+struct Inbox {
+    questions: mpsc::Receiver<Asked<Question>>,
+    orders: mpsc::Receiver<Asked<(ElectionName, RemoteOrder)>>,
+    missed: mpsc::Receiver<Missed>,
 }
 
 impl Questions {
     /// With the task, which never ends before all of these are gone.
     pub(super) fn new(candidates: Arc<Candidates>) -> (Self, impl Future<Output = ()> + use<>) {
         let ((questions, asked), (orders, ordered)) = (mpsc::channel(WAITING_MAX), mpsc::channel(ORDERS_MAX));
-        (Self { questions, orders }, answer(candidates, asked, ordered))
+        let (missed, unheard) = mpsc::channel(WAITING_MAX);
+        let inbox = Inbox { questions: asked, orders: ordered, missed: unheard };
+        (Self { questions, orders, missed }, answer(candidates, inbox))
     }
 
     /// The answer.
@@ -85,6 +109,15 @@ impl Questions {
     pub(super) async fn ask(&self, question: Question) -> Result<Response, Unanswered> {
         let patience = if question == Question::Metrics { WITHIN } else { PATIENCE };
         wait(&self.questions, question, patience).await
+    }
+
+    /// The leaderships of an election that have ended, from the one with this token on, the oldest first.
+    ///
+    /// # Errors
+    /// If there is no answer in time.
+    pub(super) async fn ended_since(&self, election: ElectionName, since: Token) -> Result<Vec<PastTerm>, Unanswered> {
+        let missed = MissedSince { election, token: since, asked_at: clock::now() };
+        wait(&self.missed, missed, PATIENCE).await?.map_err(|_| Unanswered)
     }
 
     /// The answer to an order.
@@ -97,7 +130,15 @@ impl Questions {
 /// An order's turn comes early enough for it to end before its client gives up, or nothing is done.
 const BUSY: &str = "too many order at once, and nothing was changed: order again";
 
-async fn wait<T>(queue: &mpsc::Sender<Asked<T>>, what: T, patience: Duration) -> Result<Response, Unanswered> {
+/// The answer to what is put into this queue.
+///
+/// # Errors
+/// If there is none in time.
+pub(super) async fn wait<T, A>(
+    queue: &mpsc::Sender<Asked<T, A>>,
+    what: T,
+    patience: Duration,
+) -> Result<A, Unanswered> {
     let (tell, told) = oneshot::channel();
     let asked = Asked { what, tell, until: clock::now() + patience };
     queue.try_send(asked).map_err(|_| Unanswered)?;
@@ -113,6 +154,11 @@ struct Dated<T> {
 impl<T> Dated<T> {
     fn of(what: T) -> Self {
         Self { at: clock::now(), what }
+    }
+
+    /// What was asked for then: it is no older.
+    const fn since(at: Instant, what: T) -> Self {
+        Self { at, what }
     }
 
     fn is_younger_than(&self, age: Duration) -> bool {
@@ -134,6 +180,7 @@ struct Asker {
     reach: Option<Reach>,
     known: BTreeMap<ElectionName, Known>,
     list: Option<Dated<Answer<Vec<Snapshot>>>>,
+    reached: Option<Dated<()>>,
     failure: Option<Dated<Failure>>,
     /// That of a list is about all elections of the store, and not about one.
     list_failure: Option<Dated<Failure>>,
@@ -145,18 +192,20 @@ struct Asker {
 /// wait behind would wait as long again.
 async fn fresh<'a, T>(
     known: &'a mut Option<Dated<T>>,
+    age: Duration,
     failure: &mut Option<Dated<Failure>>,
     asking: impl Future<Output = Result<T, Failure>>,
 ) -> Result<&'a T, Failure> {
-    let fresh = match known.take().filter(|known| known.is_younger_than(FRESH)) {
+    let fresh = match known.take().filter(|known| known.is_younger_than(age)) {
         Some(fresh) => fresh,
         None => {
             if let Some(failure) = failure.as_ref().filter(|failure| failure.is_younger_than(SPARED)) {
                 return Err(failure.what.clone());
             }
+            let begun = clock::now();
             let asked = asking.await;
             *failure = asked.as_ref().err().cloned().map(Dated::of);
-            Dated::of(asked?)
+            Dated::since(begun, asked?)
         }
     };
     Ok(&known.insert(fresh).what)
@@ -178,21 +227,29 @@ impl Asker {
 
     async fn view(&mut self, election: &ElectionName) -> Result<(&ElectionView, &Reach), Failure> {
         let (known, failure, reach) = self.about(election);
-        let view = fresh(&mut known.view, failure, ElectionView::ask(reach, true)).await?;
+        let view = fresh(&mut known.view, FRESH, failure, ElectionView::ask(reach, true)).await?;
         Ok((view, reach))
     }
 
     async fn past(&mut self, election: &ElectionName) -> Result<(&PastLeaderships, &Reach), Failure> {
         let (known, failure, reach) = self.about(election);
-        let past = fresh(&mut known.past, failure, PastLeaderships::ask(reach, HISTORY_MAX)).await?;
+        let past = fresh(&mut known.past, FRESH, failure, PastLeaderships::ask(reach, HISTORY_MAX)).await?;
         Ok((past, reach))
+    }
+
+    /// Whether the store answers one question.
+    async fn reached(&mut self) -> Result<(), Failure> {
+        self.about(&ElectionName::default());
+        let Self { reach: Some(reach), reached, failure, .. } = self else { return Ok(()) };
+        fresh(reached, FRESH, failure, async { reach.snapshot().await.map(drop) }).await.copied()
     }
 
     /// All elections of the store, with how old that is.
     async fn list(&mut self, any: &ElectionName) -> Result<(Vec<Snapshot>, Duration), Failure> {
         self.about(any);
+        let age = if self.candidates.kind() == ProcessKind::Voter { FRESH_OF_VOTERS } else { FRESH };
         let Self { reach: Some(reach), list, list_failure, .. } = self else { return Ok(Default::default()) };
-        let seen = fresh(list, list_failure, reach.elections()).await?.clone();
+        let seen = fresh(list, age, list_failure, reach.elections()).await?.clone();
         let age = seen.age();
         Ok((seen.value.into_iter().map(|snapshot| aged(snapshot, age)).collect(), age))
     }
@@ -200,6 +257,10 @@ impl Asker {
     /// What the store says of the elections of this process.
     async fn said(&mut self) -> Option<BTreeMap<ElectionName, Said>> {
         let elections = self.candidates.elections();
+        if self.candidates.kind() == ProcessKind::Voter {
+            let (list, _) = self.list(&ElectionName::default()).await.ok()?;
+            return Some(list.into_iter().map(|seen| (seen.election.clone(), (Some(seen), None))).collect());
+        }
         let first = elections.first()?;
         if elections.len() == 1 {
             let (view, _) = self.view(first).await.ok()?;
@@ -220,6 +281,10 @@ impl Asker {
         let elections = self.candidates.elections();
         let location = self.candidates.store().location();
         let (states, age) = match (elections.first(), elections.len()) {
+            (None, _) if self.candidates.kind() == ProcessKind::Voter => {
+                let (list, age) = self.list(&ElectionName::default()).await?;
+                (list.iter().map(|snapshot| State::of(&snapshot.election, Some(snapshot))).collect(), age)
+            }
             (None, _) => (Vec::new(), Duration::ZERO),
             (Some(only), 1) => {
                 let (seen, reach) = self.view(only).await?;
@@ -234,12 +299,23 @@ impl Asker {
         Ok(json(&List { schema: SCHEMA, store: location, answer_age_ms: Millis(age), elections: states }))
     }
 
+    async fn ended_since(&mut self, missed: &MissedSince) -> Result<Vec<PastTerm>, Failure> {
+        let (known, ..) = self.about(&missed.election);
+        // What was known may be older than what the client knows.
+        known.past.take_if(|past| past.at < missed.asked_at);
+        let (past, reach) = self.past(&missed.election).await?;
+        let terms = past.history(reach, HISTORY_MAX).terms;
+        let is_missed = |term: &PastTerm| term.has_ended() && term.token() >= missed.token.get();
+        Ok(terms.into_iter().rev().filter(is_missed).collect())
+    }
+
     async fn tell_of(&mut self, question: Question) -> Response {
         let told = match question {
             Question::Metrics => {
                 let said = self.said().await;
                 return metrics::answer(&self.candidates, said.as_ref());
             }
+            Question::Reached => self.reached().await.map(|()| StatusCode::OK.into_response()),
             Question::Election(name) => self.view(&name).await.map(|(seen, reach)| json(&seen.status(reach))),
             Question::Elections => self.elections().await,
             Question::History(name, limit) => {
@@ -250,16 +326,13 @@ impl Asker {
     }
 }
 
-async fn answer(
-    candidates: Arc<Candidates>,
-    mut asked: mpsc::Receiver<Asked<Question>>,
-    mut ordered: mpsc::Receiver<Asked<(ElectionName, RemoteOrder)>>,
-) {
+async fn answer(candidates: Arc<Candidates>, mut inbox: Inbox) {
     let mut asker = Asker {
         candidates,
         reach: None,
         known: BTreeMap::new(),
         list: None,
+        reached: None,
         failure: None,
         list_failure: None,
         end: clock::now(),
@@ -268,7 +341,7 @@ async fn answer(
         // Who asked may have gone, before an answer is looked for or after.
         tokio::select! {
             biased;
-            Some(Asked { what: (election, order), tell, until }) = ordered.recv() => {
+            Some(Asked { what: (election, order), tell, until }) = inbox.orders.recv() => {
                 if tell.is_closed() {
                     continue;
                 }
@@ -284,14 +357,34 @@ async fn answer(
                 };
                 drop(tell.send(told));
             }
-            Some(Asked { what, tell, .. }) = asked.recv() => {
-                if tell.is_closed() {
-                    continue;
-                }
+            // Neither of these goes before the other.
+            Some(next) = next(&mut inbox.questions, &mut inbox.missed) => {
                 asker.end = clock::now() + WITHIN;
-                drop(tell.send(asker.tell_of(what).await));
+                match next {
+                    Next::Question(Asked { what, tell, .. }) if !tell.is_closed() => {
+                        drop(tell.send(asker.tell_of(what).await));
+                    }
+                    Next::Missed(Asked { what, tell, .. }) if !tell.is_closed() => {
+                        drop(tell.send(asker.ended_since(&what).await));
+                    }
+                    Next::Question(_) | Next::Missed(_) => {}
+                }
             }
             else => return,
         }
+    }
+}
+
+/// What is answered next, if nothing was ordered.
+enum Next {
+    Question(Asked<Question>),
+    Missed(Missed),
+}
+
+async fn next(questions: &mut mpsc::Receiver<Asked<Question>>, missed: &mut mpsc::Receiver<Missed>) -> Option<Next> {
+    tokio::select! {
+        Some(question) = questions.recv() => Some(Next::Question(question)),
+        Some(asked) = missed.recv() => Some(Next::Missed(asked)),
+        else => None,
     }
 }

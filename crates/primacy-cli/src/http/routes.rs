@@ -1,50 +1,65 @@
 //! What is asked for by which path, and what is refused.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::Router;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 use primacy::ElectionName;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{json, refused};
+use super::crowd::Visitor;
+use super::doctor::{Doctor, DoctorQuery};
+use super::events::Streams;
+use super::listener::Client;
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
+use super::page;
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use crate::output::schema::SCHEMA;
-use crate::standing::{CandidateSource, Candidates, Standing};
+use crate::standing::{CandidateSource, Candidates, ProcessKind, Standing, StandingReply};
 
 /// How many leaderships a history has if nothing is said.
 const HISTORY_USUAL: u32 = 20;
 
-/// Who has connected.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Client(pub(super) SocketAddr);
+/// What is answered here, for programs that make clients.
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// What all requests share.
 #[derive(Clone)]
 struct Shared {
     candidates: Arc<Candidates>,
     questions: Questions,
+    streams: Streams,
+    doctor: Doctor,
     secret: Option<OrderSecret>,
 }
 
 pub(super) fn router(
     candidates: Arc<Candidates>,
     questions: Questions,
+    doctor: Doctor,
     secret: Option<OrderSecret>,
-    listens_on: IpAddr,
+    is_loopback: bool,
+    connections_max: usize,
 ) -> Router {
     let routes = Router::new()
+        .merge(page::routes())
+        .route("/v1/openapi.json", get(async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI)))
+        .route("/v1/process", get(process))
+        .route("/v1/doctor", get(diagnosis))
         .route("/v1/elections", get(elections))
         .route("/v1/elections/{name}", get(election))
         .route("/v1/elections/{name}/history", get(history))
+        .route("/v1/elections/{name}/events", get(events))
         .route("/v1/elections/{name}/{order}", post(order))
         .route("/metrics", get(metrics))
         .route("/leader", probe(leader))
@@ -52,24 +67,24 @@ pub(super) fn router(
         .route("/candidate", probe(waiting))
         .route("/replica", probe(waiting))
         .route("/healthz", probe(healthy))
-        .route("/readyz", probe(ready))
+        .route("/readyz", get(ready).options(ready))
         .fallback(async || {
             refused(StatusCode::NOT_FOUND, "there is nothing here; /leader tells whether this candidate leads")
         })
         .method_not_allowed_fallback(async || {
             refused(StatusCode::METHOD_NOT_ALLOWED, "ask with GET, HEAD or OPTIONS; order with POST to /v1/elections/NAME/ and promote, depose, pause or resume")
         });
-    let routes = match listens_on.is_loopback() {
+    let routes = match is_loopback {
         true => routes.layer(middleware::from_fn(refuse_other_hosts)),
         false => routes,
     };
-    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidates, questions, secret })
+    let streams = Streams::new(&candidates, connections_max);
+    routes.layer(middleware::from_fn(guard)).with_state(Shared { candidates, questions, streams, doctor, secret })
 }
 
 /// By any method that a load balancer may use.
 fn probe(answer: fn(&Shared, &Wanted) -> Response) -> MethodRouter<Shared> {
-    let told =
-        move |State(shared): State<Shared>, Query(wanted): Query<Wanted>| async move { answer(&shared, &wanted) };
+    let told = move |State(shared): State<Shared>, Said(wanted): Said<Wanted>| async move { answer(&shared, &wanted) };
     get(told).options(told)
 }
 
@@ -83,6 +98,30 @@ struct Wanted {
 #[derive(Debug, Deserialize)]
 struct Limit {
     limit: Option<u32>,
+}
+
+/// What a query says.
+struct Said<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Said<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let said = Query::from_request_parts(parts, state).await;
+        said.map(|Query(said)| Self(said)).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
+}
+
+/// What a path names.
+struct Named<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let named = Path::from_request_parts(parts, state).await;
+        named.map(|Path(named)| Self(named)).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
 }
 
 fn leader(shared: &Shared, wanted: &Wanted) -> Response {
@@ -112,10 +151,14 @@ fn healthy(_: &Shared, _: &Wanted) -> Response {
     json(&HealthReply { schema: SCHEMA, ok: true, why: None })
 }
 
-fn ready(shared: &Shared, _: &Wanted) -> Response {
+async fn ready(State(shared): State<Shared>) -> Response {
+    if shared.candidates.kind() == ProcessKind::Voter {
+        let told = ask(&shared, Question::Reached).await;
+        return if told.status() == StatusCode::OK { healthy(&shared, &Wanted { election: None }) } else { told };
+    }
     let all = shared.candidates.all();
     // One program's trouble is not the others', and one that has just come is none.
-    let troubles: Vec<_> = match shared.candidates.is_one() {
+    let troubles: Vec<_> = match shared.candidates.kind() == ProcessKind::Candidate {
         true => all.iter().map(|candidate| candidate.trouble()).collect(),
         false => all.iter().filter(|candidate| !candidate.is_new()).map(|candidate| candidate.trouble()).collect(),
     };
@@ -130,11 +173,47 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     told.unwrap_or_else(|Unanswered| metrics::answer(&shared.candidates, None))
 }
 
+async fn process(State(shared): State<Shared>) -> Response {
+    let candidates = shared.candidates.all();
+    json(&ProcessReply {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        store: shared.candidates.store().location(),
+        takes_orders: shared.secret.is_some(),
+        candidates: candidates.iter().map(|candidate| candidate.reply(&candidate.standing())).collect(),
+    })
+}
+
+/// For those who may order: what is measured is written to the store, as fast as it takes it.
+async fn diagnosis(
+    State(shared): State<Shared>,
+    Said(wanted): Said<DoctorQuery>,
+    Extension(client): Extension<Client>,
+    headers: HeaderMap,
+) -> Response {
+    match orders::may_order(shared.secret.as_ref(), &headers, client) {
+        Ok(()) => shared.doctor.answer(&wanted).await,
+        Err(refused) => *refused,
+    }
+}
+
+async fn events(
+    State(shared): State<Shared>,
+    Named(name): Named<String>,
+    Extension(visitor): Extension<Visitor>,
+    headers: HeaderMap,
+) -> Response {
+    match named(&shared, &name) {
+        Ok(name) => shared.streams.answer(name, shared.questions, &headers, &visitor),
+        Err(refused) => *refused,
+    }
+}
+
 async fn elections(State(shared): State<Shared>) -> Response {
     ask(&shared, Question::Elections).await
 }
 
-async fn election(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
+async fn election(State(shared): State<Shared>, Named(name): Named<String>) -> Response {
     match named(&shared, &name) {
         Ok(name) => ask(&shared, Question::Election(name)).await,
         Err(refused) => *refused,
@@ -143,8 +222,8 @@ async fn election(State(shared): State<Shared>, Path(name): Path<String>) -> Res
 
 async fn history(
     State(shared): State<Shared>,
-    Path(name): Path<String>,
-    Query(Limit { limit }): Query<Limit>,
+    Named(name): Named<String>,
+    Said(Limit { limit }): Said<Limit>,
 ) -> Response {
     let limit = limit.unwrap_or(HISTORY_USUAL);
     if !(1..=HISTORY_MAX).contains(&limit) {
@@ -159,8 +238,8 @@ async fn history(
 /// Who may order is asked first: a stranger learns nothing else, and sends nothing else.
 async fn order(
     State(shared): State<Shared>,
-    Path((name, word)): Path<(String, String)>,
-    Extension(Client(client)): Extension<Client>,
+    Named((name, word)): Named<(String, String)>,
+    Extension(client): Extension<Client>,
     request: Request,
 ) -> Response {
     if let Err(refused) = orders::may_order(shared.secret.as_ref(), request.headers(), client) {
@@ -188,10 +267,13 @@ async fn ask(shared: &Shared, question: Question) -> Response {
 }
 
 /// What is said where nobody campaigns.
-const NO_CANDIDATE: &str = "this process has no candidate";
+const NO_CANDIDATE: &str = "this process has no candidate; /v1/elections tells who leads";
 
 /// An election in which this process takes part.
 fn named(shared: &Shared, name: &str) -> Result<ElectionName, Box<Response>> {
+    if shared.candidates.kind() == ProcessKind::Voter {
+        return ElectionName::new(name).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.to_string()).into());
+    }
     let elections = shared.candidates.elections();
     let known = elections.iter().find(|election| election.as_str() == name);
     known.cloned().ok_or_else(|| {
@@ -206,11 +288,14 @@ fn named(shared: &Shared, name: &str) -> Result<ElectionName, Box<Response>> {
 
 /// The candidates of this process in that election, or in the only one.
 fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>>, Box<Response>> {
+    if shared.candidates.kind() == ProcessKind::Voter {
+        return Err(refused(StatusCode::NOT_FOUND, NO_CANDIDATE).into());
+    }
     let elections = shared.candidates.elections();
     let election = match name {
         Some(name) => named(shared, name)?,
         // Another election than was meant may be the only one by now.
-        None if !shared.candidates.is_one() => {
+        None if shared.candidates.kind() == ProcessKind::Agent => {
             let why = "an agent takes part in the elections of its programs: say which is meant, with ?election=NAME";
             return Err(refused(StatusCode::BAD_REQUEST, why).into());
         }
@@ -224,7 +309,10 @@ fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>
 
 /// Whatever leads a browser here from another site gets nothing, and nothing is kept by caches.
 async fn guard(request: Request, next: Next) -> Response {
-    let mut response = if is_from_other_site(request.headers()) {
+    if let Some(visitor) = request.extensions().get::<Visitor>() {
+        visitor.has_asked();
+    }
+    let mut response = if is_from_other_site(request.headers()) && !is_visit(&request) {
         refused(StatusCode::FORBIDDEN, "a page of another site may not ask here")
     } else {
         let is_options = request.method() == Method::OPTIONS;
@@ -240,9 +328,21 @@ async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
+/// A link on another site may lead to the page, in which nothing is told.
+fn is_visit(request: &Request) -> bool {
+    let mode = request.headers().get("sec-fetch-mode").map(HeaderValue::as_bytes);
+    request.method() == Method::GET && request.uri().path() == "/" && mode == Some(b"navigate")
+}
+
 fn is_from_other_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != b"same-origin" && site != b"none")
+    let is_other_origin = headers.get(header::ORIGIN).is_some_and(|origin| {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+        // The page asks from where it came.
+        !origin.zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
+    });
+    is_other_origin || site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
 /// A name that somebody has led to this host's loopback address makes a page of another site one of this.
@@ -265,6 +365,16 @@ fn is_this_host(host: &str) -> bool {
 
 // ---- how it is said ----
 
+/// Which process this is, and its candidates.
+#[derive(Debug, Serialize)]
+struct ProcessReply {
+    schema: u32,
+    version: &'static str,
+    store: String,
+    takes_orders: bool,
+    candidates: Vec<StandingReply>,
+}
+
 /// Whether all is well, and what is not.
 #[derive(Debug, Serialize)]
 struct HealthReply {
@@ -276,6 +386,22 @@ struct HealthReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_may_ask_from_where_it_came() {
+        for (host, origin, is_other) in [
+            ("127.0.0.1:8008", "http://127.0.0.1:8008", false),
+            ("LOCALHOST:8008", "https://localhost:8008", false),
+            ("127.0.0.1:8008", "http://127.0.0.1:8009", true),
+            ("127.0.0.1:8008", "http://127.0.0.1", true),
+            ("127.0.0.1:8008", "null", true),
+            ("127.0.0.1:8008", "127.0.0.1:8008", true),
+        ] {
+            let value = HeaderValue::from_static;
+            let headers = HeaderMap::from_iter([(header::HOST, value(host)), (header::ORIGIN, value(origin))]);
+            assert_eq!(is_from_other_site(&headers), is_other, "{host} {origin}");
+        }
+    }
 
     #[test]
     fn only_names_that_nobody_can_lead_elsewhere_are_this_hosts() {

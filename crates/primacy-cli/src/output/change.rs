@@ -5,8 +5,10 @@ use primacy::store::{Holder, Snapshot};
 
 use super::lead::{LOST, Lead};
 use super::report::handover_text;
+use super::schema::ChangeText;
 use super::span::span;
 use super::style::Tone;
+use crate::foreign_text::shorten;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +23,35 @@ pub(crate) struct Change<'a> {
     pub(crate) tone: Tone,
 }
 
+impl From<Change<'_>> for ChangeText {
+    fn from(change: Change<'_>) -> Self {
+        Self { event: change.event, text: change.text, candidate: change.candidate.map(Into::into) }
+    }
+}
+
 impl Change<'_> {
     /// A change that is not about one candidate.
     pub(crate) fn new(event: &'static str, text: impl Into<String>, tone: Tone) -> Self {
         Self { event, text: text.into(), candidate: None, tone }
     }
+
+    /// Whether it is known how the election is after it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.event != UNREACHABLE
+    }
+}
+
+const UNREACHABLE: &str = "unreachable";
+
+/// The store does not answer any more, for this reason.
+pub(crate) fn lost(error: &str) -> Change<'static> {
+    let text = format!("{}; who leads is unknown until it is back", shorten(error, 300));
+    Change::new(UNREACHABLE, text, Tone::Bad)
+}
+
+/// The store answers again.
+pub(crate) fn found() -> Change<'static> {
+    Change::new("reachable", "the store answers again", Tone::Plain)
 }
 
 /// How things stand at the beginning.

@@ -152,15 +152,31 @@ pub(crate) struct List {
     pub(crate) elections: Vec<State>,
 }
 
-/// One line of `primacy watch --json`.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Change {
-    pub(crate) schema: u32,
-    pub(crate) at_unix_ms: i64,
+/// A change, as it is told to programs.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeText {
     pub(crate) event: &'static str,
     pub(crate) text: String,
     pub(crate) candidate: Option<Who>,
-    pub(crate) now: Option<State>,
+}
+
+/// One line of `primacy watch --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Change<'a> {
+    schema: u32,
+    at_unix_ms: i64,
+    event: &'static str,
+    text: &'a str,
+    candidate: Option<&'a Who>,
+    now: Option<&'a State>,
+}
+
+impl<'a> Change<'a> {
+    /// The change at this time, after which the election looks like this, if that is known.
+    pub(crate) fn new(at_unix_ms: i64, change: &'a ChangeText, now: Option<&'a State>) -> Self {
+        let ChangeText { event, text, candidate } = change;
+        Self { schema: SCHEMA, at_unix_ms, event, text, candidate: candidate.as_ref(), now }
+    }
 }
 
 /// One line of `primacy peer --json`.
@@ -400,6 +416,15 @@ impl PastTerm {
             ended: term.ended.as_ref().map(|(_, why)| why.clone()),
             current,
         }
+    }
+
+    pub(crate) const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether it has ended, as far as the history tells.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended_unix_ms.is_some()
     }
 }
 

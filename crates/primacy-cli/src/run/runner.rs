@@ -1,6 +1,5 @@
 //! The runner: campaigns, has the warden start the program while it leads, and ends as the program did.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +59,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         };
         let campaign = job.source.campaign(&job.candidate)?;
         let (led, leads) = watch::channel(None);
-        let mut http = None;
+        let mut server = None;
         let told =
             CandidateSource::new(job.source.election(), &job.candidate.label, campaign.state(), leads);
         let told = Arc::new(told);
@@ -75,7 +74,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         if let (Some(listener), Some(store)) = (job.http.take(), job.source.store()) {
             let told = Candidates::one(told, Arc::clone(store));
             let served = listener.serve(Arc::new(told));
-            http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
+            server = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }
         let id = campaign.id();
         let attached = match warden {
@@ -96,6 +95,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         };
         let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
+        let http = server.as_ref().map(|server| server.place.clone());
         let rank = job.candidate.rank;
         let runner = Runner {
             job: Arc::new(job),
@@ -170,7 +170,7 @@ struct Runner {
     /// The leadership, for those who ask.
     led: watch::Sender<Option<CurrentLeadership>>,
     /// Where those ask, until it was told.
-    http: Option<SocketAddr>,
+    http: Option<String>,
     warden: AttachedWarden,
     ranks: Option<Ranks>,
     /// How the candidate stands by preference.
@@ -313,8 +313,8 @@ impl Runner {
     /// From now on it says what happens.
     fn start_log(&mut self) {
         logging::start(&self.job.common, logging::RUNNING);
-        if let Some(address) = self.http.take() {
-            info!("tells over HTTP who leads, on {address}");
+        if let Some(place) = self.http.take() {
+            info!("tells over HTTP who leads, on {place}");
         }
     }
 

@@ -163,8 +163,8 @@ fn a_program_that_stands_still_or_does_not_read_loses_the_leadership() {
     let (a, b) = (Agent::start(&world, "a", SHORT), Agent::start(&world, "b", SHORT));
     let deaf = a.program(&world, "deaf", "process", &["deaf"]);
     let led = world.expect_start_after(0);
+    // It leads when the other's time is over, perhaps before anybody has seen it wait.
     let still = b.program(&world, "still", "process", &[]);
-    await_waiting(&world);
     let led = world.expect_start_after(led.token);
     assert_eq!(led.name, "still");
     let _third = a.program(&world, "third", "process", &[]);

@@ -81,33 +81,36 @@ fn what_cannot_be_read_or_done_is_refused_and_disturbs_nobody() {
     let mut leader = Caller::ask(socket, &hold("billing"));
     while leader.next().expect("it leads soon")["type"] != "elected" {}
 
-    let second = 1_000_000_000;
-    let order = json!({"type": "order", "protocol": 1, "election": "billing", "order": "depose"});
-    for (bytes, code) in [
-        (b"\n".to_vec(), "malformed"),
-        (b"{}\n".to_vec(), "malformed"),
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "malformed"),
-        (b"\xff\xfe\x00\n".to_vec(), "malformed"),
-        (vec![b'x'; 20_000], "malformed"),
-        (format!("{}\n", "[".repeat(16_000)).into_bytes(), "malformed"),
-        (with(hold("billing"), "type", "become-root".into()), "malformed"),
-        (with(hold("billing"), "protocol", 2.into()), "protocol"),
-        (with(hold("billing"), "election", "".into()), "malformed"),
-        (with(hold("billing"), "name", "a\u{7}".into()), "malformed"),
-        (with(hold("billing"), "data", "x".repeat(1_025).into()), "malformed"),
-        (with(hold("billing"), "proof", "word of honour".into()), "malformed"),
-        (with(hold("billing"), "now_ns", (now() - second).into()), "clock"),
-        (with(hold("billing"), "now_ns", (now() + second).into()), "clock"),
-        (with(hold("other"), "data", "".into()), "no-such-election"),
-        (with(json!({"type": "observe", "protocol": 1}), "election", "other".into()), "no-such-election"),
-        (with(order.clone(), "order", "destroy".into()), "malformed"),
-        (with(order.clone(), "candidate", "b".into()), "malformed"),
-        (with(order.clone(), "token", 1.into()), "malformed"),
-        (with(order.clone(), "token", "x".into()), "malformed"),
-        (with(order.clone(), "token", "9".into()), "refused"),
-        (with(order, "order", "promote".into()), "malformed"),
-    ] {
-        assert_eq!(refused(socket, &bytes), code, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
+    const SECOND: u64 = 1_000_000_000;
+    let order = || json!({"type": "order", "protocol": 1, "election": "billing", "order": "depose"});
+    // Each is made when it is said: a point in time that is too old is refused for that.
+    let requests: &[(&dyn Fn() -> Vec<u8>, &str)] = &[
+        (&|| b"\n".to_vec(), "malformed"),
+        (&|| b"{}\n".to_vec(), "malformed"),
+        (&|| b"GET / HTTP/1.1\r\n\r\n".to_vec(), "malformed"),
+        (&|| b"\xff\xfe\x00\n".to_vec(), "malformed"),
+        (&|| vec![b'x'; 20_000], "malformed"),
+        (&|| format!("{}\n", "[".repeat(16_000)).into_bytes(), "malformed"),
+        (&|| with(hold("billing"), "type", "become-root".into()), "malformed"),
+        (&|| with(hold("billing"), "protocol", 2.into()), "protocol"),
+        (&|| with(hold("billing"), "election", "".into()), "malformed"),
+        (&|| with(hold("billing"), "name", "a\u{7}".into()), "malformed"),
+        (&|| with(hold("billing"), "data", "x".repeat(1_025).into()), "malformed"),
+        (&|| with(hold("billing"), "proof", "word of honour".into()), "malformed"),
+        (&|| with(hold("billing"), "now_ns", (now() - SECOND).into()), "clock"),
+        (&|| with(hold("billing"), "now_ns", (now() + SECOND).into()), "clock"),
+        (&|| with(hold("other"), "data", "".into()), "no-such-election"),
+        (&|| with(json!({"type": "observe", "protocol": 1}), "election", "other".into()), "no-such-election"),
+        (&|| with(order(), "order", "destroy".into()), "malformed"),
+        (&|| with(order(), "candidate", "b".into()), "malformed"),
+        (&|| with(order(), "token", 1.into()), "malformed"),
+        (&|| with(order(), "token", "x".into()), "malformed"),
+        (&|| with(order(), "token", "9".into()), "refused"),
+        (&|| with(order(), "order", "promote".into()), "malformed"),
+    ];
+    for (request, code) in requests {
+        let bytes = request();
+        assert_eq!(refused(socket, &bytes), *code, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
     }
     // Those that say nothing, or go in the middle of a word.
     let silent = Caller::connect(socket);

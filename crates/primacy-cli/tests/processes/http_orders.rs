@@ -8,22 +8,38 @@ use serde_json::Value;
 use crate::telling::{Answer, SHORT, Telling};
 use crate::world::World;
 
-const SECRET: &str = "c8a1f0d2e4b69753";
+pub(crate) const SECRET: &str = "c8a1f0d2e4b69753";
 
 impl Telling {
     /// A candidate that takes orders.
-    fn taking_orders(world: &World, name: &str) -> Self {
+    pub(crate) fn taking_orders(world: &World, name: &str) -> Self {
+        Self::taking_orders_with(world, name, SHORT)
+    }
+
+    /// With these options beside.
+    pub(crate) fn taking_orders_with(world: &World, name: &str, options: &[&str]) -> Self {
         let file = world.path("secret");
         fs::write(&file, format!("{SECRET}\n")).expect("a file");
         let file = file.to_str().expect("UTF-8");
-        Self::start_with(world, name, &[SHORT, &["--http-token-file", file]].concat())
+        Self::start_with(world, name, &[options, &["--http-token-file", file]].concat())
+    }
+
+    /// A question of one who may order.
+    pub(crate) fn with_secret(&self, path: &str, secret: &str) -> Answer {
+        let host = self.address;
+        self.ask(&format!("GET {path} HTTP/1.1\nHost: {host}\nConnection: close\nAuthorization: Bearer {secret}\n\n"))
     }
 
     /// An order with these fields in its head, each with its end of line.
     fn order(&self, order: &str, fields: &str, body: &str) -> Answer {
+        self.order_in("default", order, fields, body)
+    }
+
+    /// One to this election.
+    pub(crate) fn order_in(&self, election: &str, order: &str, fields: &str, body: &str) -> Answer {
         let (host, length) = (self.address, body.len());
         self.ask(&format!(
-            "POST /v1/elections/default/{order} HTTP/1.1\nHost: {host}\nConnection: close\nContent-Length: {length}\n{fields}\n{body}"
+            "POST /v1/elections/{election}/{order} HTTP/1.1\nHost: {host}\nConnection: close\nContent-Length: {length}\n{fields}\n{body}"
         ))
     }
 

@@ -4,15 +4,21 @@
 
 mod agent;
 mod agent_rights;
+mod browser;
 mod clients;
 mod deaths;
 mod hooks;
 mod host_socket;
 mod http;
+mod http_events;
+mod http_openapi;
 mod http_orders;
+mod http_places;
 mod isolate;
 #[cfg(feature = "kv")]
 mod kv;
+#[cfg(feature = "kv")]
+mod kv_flushes;
 mod lifecycle;
 mod metrics;
 #[cfg(feature = "kv")]
@@ -20,6 +26,10 @@ mod nodes;
 mod operators;
 mod oracles;
 mod outages;
+mod page;
+mod page_looks;
+mod page_many;
+mod page_orders;
 mod patience;
 mod pauses;
 mod peers;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,23 @@ impl Nodes {
     /// Ends one with a signal, and returns its exit code if it was not killed.
     pub(crate) fn end(&mut self, n: usize, signal: Signal) -> Option<i32> {
         self.running[n].take().expect("it runs").end(signal)
+    }
+
+    /// Runs one with these variables in its environment.
+    pub(crate) fn run_with(&mut self, n: usize, variables: &[(&str, &Path)]) {
+        let mut command = self.command(n);
+        command.envs(variables.iter().copied());
+        self.running[n] = Some(Voter::start(command));
+    }
+
+    /// Waits until one has ended by itself, and returns its exit code if it was not killed.
+    pub(crate) fn ended(&mut self, n: usize) -> Option<i32> {
+        self.running[n].take().expect("it runs").ended()
+    }
+
+    /// A path in their folder.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Runs a command about one of them.

@@ -157,10 +157,13 @@ fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
 
 /// The library that shows a process another time of day.
 fn wall_clock(world: &World) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/wall_clock.c");
-    let library = world.path("wall_clock.so");
-    let compiled =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status().ok()?;
+    preloaded("wall_clock", &world.path("wall_clock.so"))
+}
+
+/// A library of these tests that changes what processes are told, at this path.
+pub(crate) fn preloaded(name: &str, library: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes").join(name).with_extension("c");
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(library).arg(source).status().ok()?;
     assert!(compiled.success(), "it compiles");
-    Some(library)
+    Some(library.to_owned())
 }

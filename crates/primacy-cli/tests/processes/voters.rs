@@ -199,8 +199,14 @@ impl Voter {
 
     /// Ends it with a signal, and returns its exit code if it was not killed.
     #[cfg(feature = "kv")]
-    pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
+    pub(crate) fn end(self, signal: Signal) -> Option<i32> {
         self.send(signal);
+        self.ended()
+    }
+
+    /// Waits until it has ended by itself, and returns its exit code if it was not killed.
+    #[cfg(feature = "kv")]
+    pub(crate) fn ended(mut self) -> Option<i32> {
         self.child.wait().expect("it was started").code()
     }
 

@@ -89,6 +89,10 @@ impl World {
         self.folder.path().join(name)
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn store(&self) -> &str {
         &self.store
     }
@@ -98,6 +102,11 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_primacy"));
         command.args(args).env("PRIMACY_STORE", self.store()).env(MARK, self.folder.path()).stdin(Stdio::null());
         command
+    }
+
+    /// Makes a process one of this world's, so that it is not left behind.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        command.env(MARK, self.folder.path());
     }
 
     /// A runner of a witness with these arguments, not started yet.
@@ -308,9 +317,48 @@ impl Drop for Runner {
     }
 }
 
-/// Signals a process of this test.
+/// Signals a process of this test. One that is to stand still does not do so in a transaction of SQLite: it would keep all others from
+/// the store, and nobody could lead.
 pub(crate) fn send(pid: i32, signal: Signal) {
-    let _ = kill(Pid::from_raw(pid), signal);
+    let strike = |signal| {
+        let _ = kill(Pid::from_raw(pid), signal);
+    };
+    strike(signal);
+    let end = Instant::now() + PATIENCE;
+    while signal == Signal::SIGSTOP && stands_still(pid) && has_write_lock(pid) {
+        assert!(Instant::now() < end, "process {pid} does not stand still without a lock");
+        strike(Signal::SIGCONT);
+        while has_write_lock(pid) {
+            thread::yield_now();
+        }
+        strike(signal);
+    }
+}
+
+/// Waits until all threads of a process stand still; whether it is there.
+fn stands_still(pid: i32) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+        // A thread that is gone by now does nothing, either.
+        let stat = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = |stat: String| stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        if tasks.flatten().map(stat).map(state).all(|state| matches!(state, Some('T' | 'Z' | 'X' | 't') | None)) {
+            return true;
+        }
+        assert!(Instant::now() < end, "process {pid} does not stand still");
+        thread::yield_now();
+    }
+}
+
+/// Whether a process has a lock of SQLite that excludes others.
+fn has_write_lock(pid: i32) -> bool {
+    // As "1: POSIX  ADVISORY  WRITE 4711 fe:01:1234 120 120".
+    let locks = std::fs::read_to_string("/proc/locks").expect("Linux has it");
+    locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|words| {
+        let is_own = words.contains(&"WRITE") && words.iter().any(|word| word.parse() == Ok(pid));
+        words.get(1) == Some(&"POSIX") && is_own
+    })
 }
 
 /// Whether a process is there and not a zombie.

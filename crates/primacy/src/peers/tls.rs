@@ -5,6 +5,7 @@
 //! is looked at again from time to time: it ends when a new one would be refused.
 
 mod connection;
+mod server;
 mod trust;
 mod upkeep;
 mod why;
@@ -29,6 +30,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tracing::warn;
 
 pub use self::connection::Connection;
+pub use self::server::{ServerFiles, ServerTls};
 use self::trust::ExpectedPeer;
 pub use self::trust::Revocations;
 pub(super) use self::trust::Trust;

@@ -13,24 +13,24 @@ mod requests;
 mod session;
 mod settings;
 mod statistics;
-mod tls;
 mod transaction;
 
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use primacy::peers::tls::{ServerTls, TlsError};
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
-pub use self::settings::{Password, Settings, SettingsError, Tls};
+pub use self::settings::{Password, Settings, SettingsError};
 pub use self::statistics::Statistics;
-pub use self::tls::TlsError;
 use super::backend::Backend;
 use connection::Connection;
 use hub::{Entered, Hub};
@@ -69,7 +69,7 @@ pub struct Clients {
     settings: Settings,
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
     statistics: Rc<Statistics>,
 }
 
@@ -83,7 +83,7 @@ impl Clients {
     /// Checks the settings, and listens. Who connects waits for [`Clients::serve`].
     pub async fn bind(settings: Settings) -> Result<Self, ServeError> {
         settings.check()?;
-        let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let tls = settings.tls.clone().map(ServerTls::load).transpose()?;
         let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
         for address in &settings.listen {
             let failed = |source| ServeError::Listen { address: *address, source };
@@ -91,7 +91,7 @@ impl Clients {
             addresses.push(listener.local_addr().map_err(failed)?);
             listeners.push(listener);
         }
-        Ok(Self { settings, listeners, addresses, acceptor, statistics: Rc::default() })
+        Ok(Self { settings, listeners, addresses, tls, statistics: Rc::default() })
     }
 
     /// Where it listens: with the ports that were chosen where the settings have 0.
@@ -107,12 +107,12 @@ impl Clients {
     /// Serves clients until `stop` is ready, and then finishes what is under way, within seconds. It has to be called on a
     /// `LocalRuntime`. If it is dropped, all connections end at once.
     pub async fn serve(self, backend: Rc<dyn Backend>, stop: impl Future<Output = ()>) {
-        let Self { settings, listeners, addresses, acceptor, statistics } = self;
+        let Self { settings, listeners, addresses, tls, statistics } = self;
         let hub = Rc::new(Hub::new(backend, settings, statistics, addresses));
         let _guard = EndAll(Rc::clone(&hub));
         let mut accepting = JoinSet::new();
         for listener in listeners {
-            accepting.spawn_local(accept(listener, acceptor.clone(), Rc::clone(&hub)));
+            accepting.spawn_local(accept(listener, tls.clone(), Rc::clone(&hub)));
         }
         accepting.spawn_local(sweep(Rc::clone(&hub)));
         stop.await;
@@ -148,10 +148,10 @@ async fn sweep(hub: Rc<Hub>) {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, hub: Rc<Hub>) {
+async fn accept(listener: TcpListener, tls: Option<ServerTls>, hub: Rc<Hub>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, acceptor.as_ref(), &hub),
+            Ok((stream, peer)) => admit(stream, peer, tls.as_ref(), &hub),
             Err(error) => {
                 tracing::warn!("no connection can be accepted: {error}");
                 sleep(ACCEPT_PAUSE).await;
@@ -160,10 +160,10 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, hub: Rc<Hu
     }
 }
 
-fn admit(stream: TcpStream, peer: SocketAddr, acceptor: Option<&TlsAcceptor>, hub: &Rc<Hub>) {
+fn admit(stream: TcpStream, peer: SocketAddr, tls: Option<&ServerTls>, hub: &Rc<Hub>) {
     if !hub.has_room() {
         add(&hub.statistics.refused, 1);
-        if acceptor.is_none() {
+        if tls.is_none() {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
         }
         return;
@@ -173,18 +173,20 @@ fn admit(stream: TcpStream, peer: SocketAddr, acceptor: Option<&TlsAcceptor>, hu
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     let entered = hub.enter(Ends { peer, local });
-    match acceptor {
+    match tls {
         None => {
             spawn_local(async move { Connection::new(stream, &entered).serve().await });
         }
-        Some(acceptor) => {
-            let handshake = acceptor.accept(stream);
-            spawn_local(encrypted(handshake, entered));
+        Some(tls) => {
+            spawn_local(encrypted(tls.accept(stream), entered));
         }
     }
 }
 
-async fn encrypted(handshake: tokio_rustls::Accept<TcpStream>, entered: Entered) {
+async fn encrypted<S>(handshake: impl Future<Output = io::Result<S>>, entered: Entered)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     match timeout(entered.hub.settings.greeting_max, handshake).await {
         Ok(Ok(stream)) => Box::pin(Connection::new(stream, &entered).serve()).await,
         Ok(Err(error)) => tracing::debug!(peer = %entered.line.ends.peer, "no TLS: {error}"),

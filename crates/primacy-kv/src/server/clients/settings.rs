@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use primacy::peers::tls::ServerFiles;
 use subtle::ConstantTimeEq as _;
 
 use crate::command;
@@ -23,7 +23,7 @@ pub struct Settings {
     /// What clients have to know. Without it, all that can connect may do everything.
     pub password: Option<Password>,
     /// With which files to speak TLS. Without them, all is in clear.
-    pub tls: Option<Tls>,
+    pub tls: Option<ServerFiles>,
     /// How many connections there may be.
     pub connections_max: usize,
     /// The longest value, in bytes.
@@ -150,27 +150,18 @@ impl fmt::Debug for Password {
     }
 }
 
-/// The files by which a node proves to its clients who it is, and knows them. All are in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The node's certificate, then those between that and the authority's, if any.
-    pub certificate: PathBuf,
-    /// The key of that certificate.
-    pub key: PathBuf,
-    /// The authority that has signed the certificates of clients. Without it, clients need none.
-    pub clients: Option<PathBuf>,
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn at(address: &str) -> Settings {
         Settings::new(address.parse().unwrap())
     }
 
-    fn tls(clients: Option<PathBuf>) -> Tls {
-        Tls { certificate: "a.pem".into(), key: "a.key".into(), clients }
+    fn tls(clients: Option<PathBuf>) -> ServerFiles {
+        ServerFiles::new("a.pem".into(), "a.key".into()).with_clients(clients)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{PoisonError, Weak};
 use std::time::Duration;
@@ -21,12 +22,17 @@ const SOON_MOST: u64 = 3 * 86_400;
 /// What tells one version of a file from another: a change of rights counts too.
 pub(super) type FileVersion = Option<(u64, u64, u64, i64, i64)>;
 
+/// That of this file; `None` if it is not there.
+pub(super) fn file_version(file: &Path) -> FileVersion {
+    let version = |file: Metadata| (file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec());
+    std::fs::metadata(file).ok().map(version)
+}
+
 /// Those of all files that are read.
 pub(super) fn file_versions(identity: &Identity) -> [FileVersion; 4] {
-    let version = |file: Metadata| (file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec());
     let files =
         [Some(&*identity.certificate), Some(&*identity.key), Some(&*identity.authority), identity.revocations.file()];
-    files.map(|file| std::fs::metadata(file?).ok().map(version))
+    files.map(|file| file_version(file?))
 }
 
 /// How the files stand that prove who we are.

@@ -1,0 +1,74 @@
+//! Nodes of the key-value store whose disks do not take what they were told to keep.
+
+use std::fs;
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use crate::nodes::{Client, Nodes};
+use crate::trouble::preloaded;
+use crate::world::PATIENCE;
+
+/// Adds one to the key until that was acknowledged, and says how often it was tried.
+fn add(client: &mut Client, key: &str) -> u64 {
+    let end = Instant::now() + PATIENCE;
+    let mut tries = 1;
+    while !client.ask(&["INCR", key]).starts_with(':') {
+        assert!(Instant::now() < end, "nobody acknowledges a write");
+        tries += 1;
+    }
+    tries
+}
+
+/// A disk fails under the leader of the only group, or under one that follows it.
+fn fail_under(leads: bool) {
+    let mut nodes = Nodes::planned(&["--groups", "1", "--lease", "4s"]);
+    let library = preloaded("flush_fails", &nodes.beside("flush_fails.so")).expect("cc is there: cargo xtask services");
+    let switches = [0, 1, 2].map(|n| nodes.beside(&format!("fails-{n}")));
+    for (n, switch) in switches.iter().enumerate() {
+        nodes.run_with(n, &[("LD_PRELOAD", &library), ("FLUSH_FAILS", switch)]);
+    }
+    (0..3).for_each(|n| nodes.await_event(n, "ready"));
+    nodes.await_support(0);
+    let leader = nodes.leader(0, 0);
+    let (failing, other) = if leads { (leader, (leader + 1) % 3) } else { ((leader + 1) % 3, leader) };
+    let mut client = nodes.client(other);
+    let (mut acknowledged, mut tried) = (0, 0);
+    let mut write = |client: &mut Client, times: u64| {
+        for _ in 0..times {
+            tried += add(client, "count");
+            acknowledged += 1;
+        }
+        (acknowledged, tried)
+    };
+    write(&mut client, 50);
+    fs::write(&switches[failing], "").expect("a file");
+    write(&mut client, 50);
+    // What was written is not known to be on the disk: it says so, acknowledges nothing more, and ends.
+    assert_eq!(nodes.ended(failing), Some(74));
+    let (acknowledged, tried) = write(&mut client, 50);
+    fs::remove_file(&switches[failing]).expect("it is there");
+    nodes.run(failing);
+    nodes.await_event(failing, "ready");
+    let counted = |nodes: &Nodes, n: usize| nodes.client(n).get("count").parse::<u64>().expect("a number");
+    // One that failed for its client may have been done all the same.
+    let count = counted(&nodes, other);
+    assert!((acknowledged..=tried).contains(&count), "{acknowledged} were acknowledged, {tried} tried, {count} done");
+    assert_eq!(counted(&nodes, failing), count, "it has caught up");
+    // The one that came back keeps what it acknowledges now: with it alone beside one other.
+    nodes.await_support(0);
+    let third = 3 - failing - other;
+    nodes.end(third, Signal::SIGKILL);
+    add(&mut nodes.client(failing), "count");
+    assert_eq!(counted(&nodes, other), count + 1);
+}
+
+#[test]
+fn a_leader_whose_flush_fails_ends_and_nothing_that_was_acknowledged_is_lost() {
+    fail_under(true);
+}
+
+#[test]
+fn a_follower_whose_flush_fails_ends_and_costs_its_group_nothing() {
+    fail_under(false);
+}
