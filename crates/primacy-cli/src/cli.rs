@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
@@ -22,6 +22,7 @@ use pages::{CompletionsArgs, ManArgs};
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
 use registers::{ProtocolName, RegistersArgs};
+pub(crate) use schema::{Database, SchemaArgs};
 
 pub(crate) mod agent;
 mod colour;
@@ -37,6 +38,7 @@ pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod preference;
 mod registers;
+mod schema;
 pub(crate) mod store_url;
 pub(crate) mod usage;
 
@@ -70,7 +72,8 @@ impl Cli {
         if let Command::Run(RunArgs { agent: Some(_), .. }) = &cli.command
             && typed
         {
-            let why = "--store is for candidates of their own; with --agent the agent has the store: leave one of them out";
+            let why =
+                "--store is for candidates of their own; with --agent the agent has the store: leave one of them out";
             return Err(Self::command().error(ErrorKind::ArgumentConflict, why));
         }
         match &cli.common.store {
@@ -246,9 +249,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) renew: Option<Duration>,
     /// Lead through the agent of this host, without a store [default of SOCKET: PRIMACY_AGENT, or where an agent listens]
-    ///
-    /// The agent says how long the lease and the grace are.
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub(crate) agent: Option<Option<PathBuf>>,
     /// Exit with 75 when the leadership is lost
     ///
@@ -309,35 +310,6 @@ impl RunArgs {
     /// What people call this candidate.
     pub(crate) fn label(&self) -> Label {
         self.name.clone().unwrap_or_else(names::default_label)
-    }
-
-    /// Refuses what cannot be had through an agent.
-    pub(crate) fn check_agent(&self) -> Result<(), Failure> {
-        if self.agent.is_none() {
-            return Ok(());
-        }
-        let of_agent = [
-            (self.lease.is_some(), "--lease"),
-            (self.grace.is_some(), "--grace"),
-            (self.renew.is_some(), "--renew"),
-            (self.protocol != ProtocolName::Lease, "--protocol"),
-        ];
-        if let Some((_, option)) = of_agent.into_iter().find(|(is_given, _)| *is_given) {
-            return Err(Failure::usage(format!(
-                "{option} is for the agent to say, in its configuration, for all who lead through it: leave {option} out"
-            )));
-        }
-        if let Some(option) = self.preference.given() {
-            return Err(Failure::usage(format!(
-                "{option} cannot be had with --agent: its candidates lead in the order in which they came"
-            )));
-        }
-        if self.http.http.is_some() {
-            return Err(Failure::usage(
-                "--http needs a store; with --agent it is the agent that tells over HTTP who leads, with its own --http",
-            ));
-        }
-        Ok(())
     }
 
     /// How it takes part, checked as a whole.
@@ -509,33 +481,6 @@ impl SimulateArgs {
     pub(crate) fn timing(&self) -> Result<Timing, Failure> {
         timing(self.lease, self.grace, None)
     }
-}
-
-/// `primacy schema`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct SchemaArgs {
-    /// For which database [default: that of --store]
-    #[arg(value_enum, value_name = "DATABASE")]
-    pub(crate) database: Option<Database>,
-    /// Only the fence, for a database that keeps your data but no elections
-    #[arg(long)]
-    pub(crate) fence_only: bool,
-    /// In which schema of PostgreSQL [default: public]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) schema: Option<String>,
-}
-
-/// The databases that there is SQL for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Database {
-    /// PostgreSQL
-    #[value(alias = "postgresql")]
-    Postgres,
-    /// MySQL, MariaDB, Galera
-    #[value(alias = "mariadb")]
-    Mysql,
-    /// SQLite, of which only the fence is ever set up by hand
-    Sqlite,
 }
 
 fn timing(lease: Duration, grace: Option<Duration>, renew_every: Option<Duration>) -> Result<Timing, Failure> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use primacy::store::{EndReason, Holder, Why};
 use primacy::{
-    Candidate, CandidateConfig, ElectionName, Instant, Label, Leadership, Phase, Status, StopReason, Timing, Token, clock,
+    Candidate, CandidateConfig, ElectionName, Instant, Label, Leadership, Phase, Status, StopReason, Timing, Token,
+    clock,
 };
 use primacy_core::hold::{Cause, Context, Effect, Event, Hold, HoldStage, News, Span};
 use tokio::sync::watch;
@@ -15,11 +16,11 @@ use tracing::{debug, info, warn};
 
 use super::proof::Proof;
 use super::rights::Caller;
-use super::wire::{
-    Channel, ElectedFrame, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText, WaitState,
-    WaitingFrame,
-};
 use super::{Agent, Refusal, election};
+use crate::agent_wire::{
+    Channel, ElectedFrame, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText,
+    WaitState, WaitingFrame,
+};
 use crate::sleep::sleep_until;
 use crate::standing::{CandidateSource, CandidateState, CurrentLeadership};
 

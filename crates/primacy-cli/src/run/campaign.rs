@@ -7,8 +7,8 @@ use std::sync::Arc;
 use primacy::select::Rank;
 use primacy::store::{EndReason, Store, StoreError};
 use primacy::{
-    Candidate, CandidateConfig, CandidateId, Election, ElectionName, GroupStatus, Leadership, Phase, Status, StopReason,
-    Token,
+    Candidate, CandidateConfig, CandidateId, Election, ElectionName, GroupStatus, Leadership, Phase, Status,
+    StopReason, Token,
 };
 use tokio::sync::watch;
 

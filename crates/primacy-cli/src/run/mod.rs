@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use primacy::{CandidateConfig, Fleet};
 
-use crate::agent::wire as agent_wire;
+use crate::agent_wire;
 use crate::cli::agent::SOCKET_VARIABLE;
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, store_url};
@@ -178,7 +178,10 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         Some(socket) => {
             let named = || std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
             let socket = socket.or_else(named);
-            Source::Agent { election: common.election.clone(), socket: socket.unwrap_or_else(agent_wire::agent_of_host) }
+            Source::Agent {
+                election: common.election.clone(),
+                socket: socket.unwrap_or_else(agent_wire::agent_of_host),
+            }
         }
         None => store(&candidate, common)?,
     };

@@ -60,8 +60,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let campaign = job.source.campaign(&job.candidate)?;
         let (led, leads) = watch::channel(None);
         let mut server = None;
-        let told =
-            CandidateSource::new(job.source.election(), &job.candidate.label, campaign.state(), leads);
+        let told = CandidateSource::new(job.source.election(), &job.candidate.label, campaign.state(), leads);
         let told = Arc::new(told);
         // Dropped last: it writes how all has ended.
         let _file = match job.status_file.take() {

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
-use crate::agent::wire::{
+use crate::agent_wire::{
     ANSWER_MOST, Channel, ElectedFrame, EndFrame, Heard, HoldRequest, PROTOCOL, ProofKind, RefusalCode, Request, Said,
     TokenText, WaitState, WaitingFrame,
 };

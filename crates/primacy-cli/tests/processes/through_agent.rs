@@ -44,6 +44,14 @@ fn holds(world: &World, agent: &Agent) -> Vec<Value> {
     agent.list(world).expect("it answers")["holds"].as_array().expect("a list").clone()
 }
 
+/// Waits until nothing is left of any hold of this agent.
+fn await_no_hold(world: &World, agent: &Agent) {
+    let end = Instant::now() + PATIENCE;
+    while !holds(world, agent).is_empty() {
+        assert!(Instant::now() < end, "{:?}", holds(world, agent));
+    }
+}
+
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -67,7 +75,7 @@ fn a_program_runs_while_its_host_leads_and_its_runner_ends_as_it_did() {
     let mut first = Runner::start(witness(&world, &a, "p", &[], &["exit=7"]));
     let led = world.expect_start_after(0);
     assert_eq!((led.name.as_str(), first.wait().code()), ("p", Some(7)));
-    assert!(holds(&world, &a).is_empty(), "nothing is left of it");
+    await_no_hold(&world, &a);
     let second = start(&world, &b, "q", &[]);
     let next = world.expect_start_after(led.token);
     let shown = holds(&world, &b);
@@ -85,7 +93,7 @@ fn a_signal_stops_the_program_and_its_leadership_is_given_back() {
     world.expect("the word to stop", |line| line.word == "told" && line.pid == led.pid);
     assert_eq!(first.wait().code(), Some(0));
     assert_eq!(world.expect_start_after(led.token).name, "q");
-    assert!(holds(&world, &a).is_empty());
+    await_no_hold(&world, &a);
     world.assert_never_two();
 }
 
@@ -96,10 +104,7 @@ fn the_warden_of_a_killed_runner_kills_the_program_and_gives_the_leadership_back
     first.send(Signal::SIGKILL);
     assert_eq!(world.expect_start_after(led.token).name, "q");
     assert!(!lives(led.pid));
-    let end = Instant::now() + PATIENCE;
-    while !holds(&world, &a).is_empty() {
-        assert!(Instant::now() < end, "the connection has not ended with the warden");
-    }
+    await_no_hold(&world, &a);
     world.assert_never_two();
 }
 
@@ -108,10 +113,7 @@ fn a_runner_that_is_killed_while_it_waits_leaves_nothing_behind() {
     let mut world = World::new();
     let (a, b, first, second, led) = pair(&mut world, LONG, &[]);
     second.send(Signal::SIGKILL);
-    let end = Instant::now() + PATIENCE;
-    while !holds(&world, &b).is_empty() {
-        assert!(Instant::now() < end, "its hold has not ended");
-    }
+    await_no_hold(&world, &b);
     drop(first);
     let _third = start(&world, &a, "r", &[]);
     assert_eq!(world.expect_start_after(led.token).name, "r");

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use primacy::Token;
 
-use crate::agent::wire::{Heard, Said, TokenText};
+use crate::agent_wire::{Heard, Said, TokenText};
 
 /// How much is read of what the runner has not.
 const UNREAD_MOST: usize = 64 << 10;

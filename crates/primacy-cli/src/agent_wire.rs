@@ -123,16 +123,47 @@ pub(crate) fn token(digits: &str) -> Option<Token> {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Frame {
-    Agent { protocol: u32, now_ns: u64 },
-    Refused { code: RefusalCode, why: String },
+    Agent {
+        protocol: u32,
+        now_ns: u64,
+    },
+    Refused {
+        code: RefusalCode,
+        why: String,
+    },
     Waiting(WaitingFrame),
     Elected(ElectedFrame),
-    Extended { n: u64, token: TokenText, stop_ns: u64, deadline_ns: u64 },
-    Draining { n: u64, token: TokenText, #[serde(flatten)] end: EndFrame, by_ns: u64 },
-    Lost { n: u64, token: TokenText, #[serde(flatten)] end: EndFrame },
-    Seen { n: u64, status: Box<schema::Status> },
-    Ordered { outcome: serde_json::Value },
-    Holds { name: String, version: &'static str, holds: Vec<HoldFrame> },
+    Extended {
+        n: u64,
+        token: TokenText,
+        stop_ns: u64,
+        deadline_ns: u64,
+    },
+    Draining {
+        n: u64,
+        token: TokenText,
+        #[serde(flatten)]
+        end: EndFrame,
+        by_ns: u64,
+    },
+    Lost {
+        n: u64,
+        token: TokenText,
+        #[serde(flatten)]
+        end: EndFrame,
+    },
+    Seen {
+        n: u64,
+        status: Box<schema::Status>,
+    },
+    Ordered {
+        outcome: serde_json::Value,
+    },
+    Holds {
+        name: String,
+        version: &'static str,
+        holds: Vec<HoldFrame>,
+    },
 }
 
 /// What a program that holds a leadership is told, as it reads it.
@@ -481,7 +512,7 @@ mod tests {
 
     #[test]
     fn frames_are_as_the_manual_prints_them() {
-        let manual = include_str!("../../../../docs/manual/agent-protocol.md");
+        let manual = include_str!("../../../docs/manual/agent-protocol.md");
         let token = TokenText(token("42").expect("small"));
         let leader =
             Some(LeaderFrame { name: "web-2".to_owned(), token: TokenText(super::token("41").expect("small")) });
@@ -506,7 +537,12 @@ mod tests {
                 grace_ms: 5_000,
             }),
             Frame::Extended { n: 3, token, stop_ns: 88_750_000_000, deadline_ns: 94_000_000_000 },
-            Frame::Draining { n: 4, token, end: EndFrame { why: why(), ..(&EndReason::Deposed).into() }, by_ns: 93_000_000_000 },
+            Frame::Draining {
+                n: 4,
+                token,
+                end: EndFrame { why: why(), ..(&EndReason::Deposed).into() },
+                by_ns: 93_000_000_000,
+            },
             Frame::Lost { n: 5, token, end: EndFrame { why: why(), ..(&EndReason::Expired).into() } },
         ] {
             let written = serde_json::to_string(&frame).expect("it can be written");
@@ -551,7 +587,7 @@ mod tests {
 
     #[test]
     fn each_code_of_a_refusal_is_in_the_manual() {
-        let manual = include_str!("../../../../docs/manual/agent-protocol.md");
+        let manual = include_str!("../../../docs/manual/agent-protocol.md");
         for code in RefusalCode::ALL {
             let word = serde_json::to_string(&code).expect("it can be written");
             assert!(manual.contains(&format!("| `{}` |", word.trim_matches('"'))), "{word}");
