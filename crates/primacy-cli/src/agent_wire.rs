@@ -1,19 +1,22 @@
 //! What programs and the agent say to each other over its socket: a JSON object on each line. The manual's page on the agent's
 //! socket says what each means.
 
+mod token;
+
 use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use primacy::Label;
 use primacy::store::{EndReason, Why};
-use primacy::{Label, Token};
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::task::coop;
 
 use crate::output::schema;
+pub(crate) use token::{TokenText, token};
 
 /// The version of the protocol.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -95,28 +98,6 @@ pub(crate) enum Said {
     Read { n: u64 },
     /// Its work of this token has stopped.
     Stopped { token: TokenText },
-}
-
-/// A token as it is written: not every language reads all digits of a number in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TokenText(pub(crate) Token);
-
-impl Serialize for TokenText {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0.get())
-    }
-}
-
-impl<'de> Deserialize<'de> for TokenText {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        token(&text).map(Self).ok_or_else(|| serde::de::Error::custom("it is no token"))
-    }
-}
-
-/// The token with these digits.
-pub(crate) fn token(digits: &str) -> Option<Token> {
-    digits.parse().ok().and_then(Token::new)
 }
 
 /// What the agent says.
@@ -592,13 +573,5 @@ mod tests {
             let word = serde_json::to_string(&code).expect("it can be written");
             assert!(manual.contains(&format!("| `{}` |", word.trim_matches('"'))), "{word}");
         }
-    }
-
-    #[test]
-    fn a_token_is_digits_of_one() {
-        for wrong in ["", "-1", "1.0", "0x1", "18446744073709551616", "x", "9223372036854775808"] {
-            assert!(serde_json::from_value::<TokenText>(wrong.into()).is_err(), "{wrong}");
-        }
-        assert!(serde_json::from_value::<TokenText>(7.into()).is_err(), "a number is none");
     }
 }
