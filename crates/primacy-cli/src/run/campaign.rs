@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use primacy::select::Rank;
-use primacy::store::{EndReason, Store, StoreError};
+use primacy::store::{EndReason, Store, StoreError, Why};
 use primacy::{
     Candidate, CandidateConfig, CandidateId, Election, ElectionName, GroupStatus, Leadership, Phase, Status,
     StopReason, Token,
@@ -193,10 +193,16 @@ impl Guard {
 }
 
 impl FirstTrouble {
-    /// The trouble of this candidate, if it has any.
-    pub(super) fn of(status: &Status, agent: Option<&AgentTrouble>) -> Option<Self> {
-        if let Some(AgentTrouble { why, is_lasting }) = agent {
-            return Some(Self { why: why.clone(), is_hopeless: *is_lasting });
+    /// The trouble of this candidate, if it has any. `agent`: that with the agent, if it has one. `patient`: it may yet be silent.
+    pub(super) fn of(status: &Status, agent: Option<&Option<AgentTrouble>>, patient: bool) -> Option<Self> {
+        match agent {
+            Some(Some(AgentTrouble { why, is_lasting })) => {
+                return Some(Self { why: why.clone(), is_hopeless: *is_lasting });
+            }
+            Some(None) if !patient && matches!(status, Status::Waiting { why: Why::NotLooked, .. }) => {
+                return Some(Self { why: "the agent is silent".to_owned(), is_hopeless: false });
+            }
+            _ => {}
         }
         let trouble = first_trouble(status)?;
         let is_hopeless = matches!(trouble.error, StoreError::Unusable(_));

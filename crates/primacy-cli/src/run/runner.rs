@@ -332,8 +332,8 @@ impl Runner {
         tokio::pin!(give_up, limit);
         let (mut patient, mut in_time) = (true, true);
         loop {
-            let of_agent = agent.as_mut().and_then(|trouble| trouble.borrow_and_update().clone());
-            let trouble = FirstTrouble::of(&status.borrow_and_update(), of_agent.as_ref());
+            let of_agent = agent.as_mut().map(|trouble| trouble.borrow_and_update().clone());
+            let trouble = FirstTrouble::of(&status.borrow_and_update(), of_agent.as_ref(), patient);
             let id = membership.as_mut().and_then(|membership| membership.borrow_and_update().view.id);
             // One that never leads does not look, and is told of the store by its registers alone.
             if let Some(trouble) = trouble.filter(|_| id.is_none()) {
@@ -342,7 +342,7 @@ impl Runner {
                 }
                 if !std::mem::replace(&mut said, true) {
                     self.start_log();
-                    tell::not_reached(&trouble.why, self.job.wait);
+                    tell::not_reached(of_agent.is_some(), &trouble.why, self.job.wait);
                 }
             }
             if has_looked(&status.borrow()) || id.is_some() {

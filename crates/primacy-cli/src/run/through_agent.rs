@@ -368,6 +368,8 @@ impl Driver {
         } else if let Some(trouble) = waiting.trouble {
             self.note_trouble(format!("the store of the agent does not answer: {trouble}"), false);
         }
+        // Another agent has not seen what this candidate has.
+        let why = if why == Why::NotLooked && self.has_looked { Why::Unreachable } else { why };
         if self.lead.is_none() {
             self.wait_for(why);
         }

@@ -262,6 +262,20 @@ fn an_operator_moves_the_leadership_between_hosts() {
 }
 
 #[test]
+fn a_program_that_does_not_stop_is_killed_before_another_is_started() {
+    let mut world = World::new();
+    let (_a, _b, _first, mut second, led) = pair(&mut world, LONG, &["ignore-term", "fork"]);
+    assert!(world.primacy(["depose", "--no-wait"]).output().expect("it starts").status.success());
+    let next = world.expect_start_after(led.token);
+    assert!(next.name == "q" && !lives(led.pid));
+    world.await_candidates(1);
+    second.send(Signal::SIGTERM);
+    assert_eq!(second.wait().code(), Some(0));
+    assert_eq!(world.expect_start_after(next.token).name, "p");
+    world.assert_never_two();
+}
+
+#[test]
 fn a_runner_that_shall_not_wait_ends_with_75() {
     let mut world = World::new();
     let (a, b, mut first, _second, led) = pair(&mut world, LONG, &[]);
@@ -390,6 +404,13 @@ fn without_an_agent_it_gives_up_after_its_wait() {
     let (code, why) = refused(command);
     let wanted = format!("no agent answers on {}", socket.display());
     assert!(code == Some(69) && why.contains(&wanted), "{code:?} {why}");
+    // One that is there and says nothing.
+    let agent = Agent::start(&world, "silent", LONG);
+    agent.runner.send(Signal::SIGSTOP);
+    let mut command = world.primacy(["run", "--wait", "300ms", "--agent"]);
+    command.arg(&agent.socket).args(["--", "true"]);
+    let (code, why) = refused(command);
+    assert!(code == Some(69) && why.contains("the agent is silent"), "{code:?} {why}");
     // By the variable, as programs find it.
     let mut command = world.primacy(["run", "--wait", "0s", "--agent", "--", "true"]);
     let (code, why) = refused({
