@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 use tokio::task::coop;
 
 use crate::output::schema;
+use crate::standing::ProgramState;
 pub(crate) use token::{TokenText, token};
 
 /// The version of the protocol.
@@ -144,6 +145,9 @@ pub(crate) enum Frame {
         name: String,
         version: &'static str,
         holds: Vec<HoldFrame>,
+        /// What the agent has started itself.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        programs: Vec<ProgramState>,
     },
 }
 

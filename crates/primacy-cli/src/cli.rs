@@ -489,7 +489,8 @@ fn timing(lease: Duration, grace: Option<Duration>, renew_every: Option<Duration
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn published(text: &str) -> Result<String, String> {
+/// What may be published about a candidate.
+pub(crate) fn published(text: &str) -> Result<String, String> {
     if text.len() > DATA_BYTES_MAX {
         return Err(format!("it has {} bytes; give at most {DATA_BYTES_MAX}", text.len()));
     }

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     match args.next() {
         Some(word) if word == run::WARDEN => return run::warden::main(),
         Some(word) if word == run::EXEC => return run::program::become_program(args),
+        Some(word) if word == run::SUPERVISED => return run::supervised::main(args),
         Some(word) if word == run::GATE => return run::isolate::gate(args),
         Some(word) if word == run::INIT => return run::isolate::init(args),
         #[cfg(feature = "kv")]
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     }
     match cli::Cli::read(std::env::args_os()) {
         Err(error) => commands::refuse(&error),
-        Ok(cli::Cli { common, command: cli::Command::Run(args), .. }) => run::main(args, common),
+        Ok(cli::Cli { common, command: cli::Command::Run(args), .. }) => run::main(args, common, None),
         Ok(cli::Cli { common, command, .. }) => commands::main(command, &common),
     }
 }

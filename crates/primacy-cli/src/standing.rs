@@ -1,5 +1,7 @@
 //! How the candidate of this process stands, for those who are told: over HTTP, and in a file.
 
+mod programs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -14,6 +16,7 @@ use crate::failure::Failure;
 use crate::output::schema::{Millis, SCHEMA};
 use crate::secret;
 use crate::sleep::sleep_until;
+pub(crate) use programs::{ProgramPhase, ProgramState, ProgramStates};
 
 /// The candidate of this process.
 #[derive(Debug)]
@@ -43,13 +46,15 @@ pub(crate) struct Candidates {
     kind: ProcessKind,
     /// By numbers that their owner gives.
     all: Mutex<BTreeMap<u64, Arc<CandidateSource>>>,
+    /// What an agent has started itself.
+    programs: ProgramStates,
 }
 
 impl Candidates {
     /// None yet.
     #[expect(clippy::disallowed_methods, reason = "when the process began is for people")]
     pub(crate) fn new(store: Arc<dyn Store>, kind: ProcessKind) -> Self {
-        Self { store, started: SystemTime::now(), kind, all: Mutex::default() }
+        Self { store, started: SystemTime::now(), kind, all: Mutex::default(), programs: ProgramStates::default() }
     }
 
     /// This one alone.
@@ -72,6 +77,11 @@ impl Candidates {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<CandidateSource>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// What an agent has started itself.
+    pub(crate) const fn programs(&self) -> &ProgramStates {
+        &self.programs
     }
 
     /// How the process takes part.

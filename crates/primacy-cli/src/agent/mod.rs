@@ -6,6 +6,7 @@
 
 mod hold;
 mod peer_process;
+mod programs;
 mod proof;
 mod questions;
 mod rights;
@@ -16,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,7 @@ use crate::secret;
 use crate::standing::{Candidates, ProcessKind};
 
 use crate::agent_wire::{self, Channel, Frame, HoldFrame, PROTOCOL, RefusalCode, Request, TokenText};
+use programs::{Log, Programs, Surroundings};
 use rights::{Caller, Rule};
 use settings::Settings;
 
@@ -134,11 +136,12 @@ pub(crate) fn run(args: &AgentArgs, common: &Common, runtime: &Runtime, output: 
 /// Says whether the configuration is right.
 fn check(args: &AgentArgs, output: &mut Output) -> Result<u8, Failure> {
     let settings = settings_of(args)?;
-    let count = settings.rules.len();
-    output.text(&format!(
-        "the configuration is right: {count} {}\n",
-        if count == 1 { "election" } else { "elections" }
-    ))?;
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut told = counted(settings.rules.len(), "election");
+    if !settings.programs.is_empty() {
+        told += &format!(", {}", counted(settings.programs.len(), "program"));
+    }
+    output.text(&format!("the configuration is right: {told}\n"))?;
     Ok(0)
 }
 
@@ -170,6 +173,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     // Before anybody may know that it listens.
     let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
     let mut reloads = SignalStream::take(&[Signal::SIGHUP]).map_err(failed)?;
+    let Rlimit { current: open_files, .. } = getrlimit(Resource::Nofile);
     let connections_max = raise_open_files();
     let (listener, place, _file) = match service::socket()? {
         Some(listener) => (listener, "the socket of the service manager".to_owned(), None),
@@ -178,6 +182,8 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
             (listener, path.display().to_string(), Some(file))
         }
     };
+    let surroundings =
+        Surroundings { socket: path_of(&listener), label: name.clone(), log: Log::of(&common), open_files };
     let (end, ending) = watch::channel(false);
     let candidates = Arc::new(Candidates::new(Arc::clone(&store), ProcessKind::Agent));
     let no_thread = |error| Failure::unavailable(format!("the system gives no thread for HTTP: {error}"));
@@ -200,6 +206,9 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     });
     info!(store = %agent.fleet.store().location(), "agent {} listens on {place}", agent.name);
     let mut connections = JoinSet::new();
+    let mut programs = Programs::new(surroundings, &agent.candidates);
+    let begun = programs.begin(&agent.settings.borrow().programs);
+    begun.map_err(|why| Failure::unavailable(format!("the programs of --config cannot be started: {why}")))?;
     let mut watchdog = service::Watchdog::start();
     service::ready();
     loop {
@@ -218,14 +227,15 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
             () = watchdog.beat() => {}
             () = reloads.next() => {
                 service::reloading();
-                reload(&agent, args);
+                reload(&agent, &mut programs, args);
                 service::ready();
             }
             () = ends.next() => break,
         }
     }
     service::stopping();
-    // Nobody comes any more, and who is here is told.
+    // Before they are told to stop and would come again. Nobody comes any more, and who is here is told.
+    programs.end();
     drop(listener);
     end.send_replace(true);
     let left = agent.holds.borrow().values().filter(|hold| hold.token.is_some()).count();
@@ -233,22 +243,27 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         info!("asked to end: {left} programs are told to stop their work; once more, and it is not waited for");
     }
     let gone = async {
+        let ended = async {
+            programs.ended().await;
+            while connections.join_next().await.is_some() {}
+        };
+        tokio::pin!(ended);
         loop {
             tokio::select! {
-                ended = connections.join_next() => if ended.is_none() {
-                    return;
-                },
+                () = &mut ended => return,
                 () = watchdog.beat() => {}
             }
         }
     };
-    tokio::select! {
-        () = gone => {}
-        () = ends.next() => {
-            warn!("ends without waiting: leaderships that are left last until their deadlines");
-            #[expect(clippy::disallowed_methods, reason = "a guard that is dropped gives back what programs believe in")]
-            std::process::exit(0);
-        }
+    let is_gone = tokio::select! {
+        () = gone => true,
+        () = ends.next() => false,
+    };
+    if !is_gone {
+        programs.end_again();
+        warn!("ends without waiting: leaderships that are left last until their deadlines");
+        #[expect(clippy::disallowed_methods, reason = "a guard that is dropped gives back what programs believe in")]
+        std::process::exit(0);
     }
     info!("agent {} has ended", agent.name);
     Ok(0)
@@ -279,6 +294,13 @@ fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFile),
     Ok(bound)
 }
 
+/// Where this process is connected to, or why no runner could.
+fn path_of(listener: &UnixListener) -> Result<PathBuf, String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let path = address.as_pathname().ok_or("the socket that the service manager gave has no path")?;
+    std::path::absolute(path).map_err(|error| error.to_string())
+}
+
 /// Takes as many open files as the system lets this process have. Returns how many connections these are enough for.
 fn raise_open_files() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -290,7 +312,7 @@ fn raise_open_files() -> usize {
 }
 
 /// Reads the configuration again. What holds goes on as it is; what comes is judged by the new one.
-fn reload(agent: &Agent, args: &AgentArgs) {
+fn reload(agent: &Agent, programs: &mut Programs, args: &AgentArgs) {
     let Some(path) = &args.config else {
         return warn!("there is no --config to read again");
     };
@@ -307,6 +329,9 @@ fn reload(agent: &Agent, args: &AgentArgs) {
             stays("socket", before.socket != now.socket || before.group != now.group);
             stays("name", before.name != now.name);
             info!("{} has been read again", path.display());
+            if let Err(why) = programs.keep(&now.programs) {
+                warn!("the programs in it cannot be started: {why}");
+            }
         }
         Err(failure) => warn!("the configuration stays as it was: {failure}"),
     }
@@ -450,7 +475,10 @@ impl Agent {
     async fn list(&self, caller: &Caller, channel: &Channel) {
         let shown = |hold: &&HoldFrame| caller.is_trusted() || hold.uid == caller.uid;
         let holds = self.holds.borrow().values().filter(shown).cloned().collect();
-        let frame = Frame::Holds { name: self.name.as_str().to_owned(), version: env!("CARGO_PKG_VERSION"), holds };
+        // They are the agent's user's.
+        let programs = if caller.is_trusted() { self.candidates.programs().all() } else { Vec::new() };
+        let name = self.name.as_str().to_owned();
+        let frame = Frame::Holds { name, version: env!("CARGO_PKG_VERSION"), holds, programs };
         if let Err(error) = channel.send(&frame, REQUEST_WITHIN).await {
             debug!(%error, "who holds what cannot be told");
         }

@@ -73,11 +73,12 @@ impl Proof {
     }
 }
 
+/// The file of something that happens, for who waits for it.
 #[expect(
     deprecated,
     reason = "it is unsound for types that do not own their file; these own it, and stay open as long"
 )]
-fn watch<T: AsRawFd>(file: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub(super) fn watch<T: AsRawFd>(file: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(file, interest)
 }
 

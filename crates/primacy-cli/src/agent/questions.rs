@@ -23,6 +23,7 @@ use crate::output::Output;
 use crate::output::schema::{Millis, SCHEMA, State, Status};
 use crate::output::span::span;
 use crate::reach::Reach;
+use crate::standing::{ProgramPhase, ProgramState};
 
 /// How long a program may take to read an answer.
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -173,8 +174,16 @@ async fn ordered(agent: &Agent, request: OrderRequest, caller: &Caller) -> Resul
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Answer {
     Agent {},
-    Holds { name: String, version: String, holds: Vec<HoldFrame> },
-    Refused { why: String },
+    Holds {
+        name: String,
+        version: String,
+        holds: Vec<HoldFrame>,
+        #[serde(default)]
+        programs: Vec<ProgramState>,
+    },
+    Refused {
+        why: String,
+    },
 }
 
 /// `primacy agent list`.
@@ -185,8 +194,9 @@ pub(super) async fn list(socket: Option<PathBuf>, output: &mut Output) -> Result
             .with("start one with: primacy agent, or name its socket with --socket")
     };
     let asked = tokio::time::timeout(ANSWER_WITHIN, ask(&path)).await;
-    let (name, version, holds) = asked.map_err(|_| failed("it is silent".to_owned()))?.map_err(failed)?;
-    output.json(&serde_json::json!({ "schema": SCHEMA, "agent": name, "version": version, "holds": holds }))?;
+    let Listed { name, version, holds, programs } =
+        asked.map_err(|_| failed("it is silent".to_owned()))?.map_err(failed)?;
+    output.json(&serde_json::json!({ "schema": SCHEMA, "agent": name, "version": version, "holds": holds, "programs": programs }))?;
     let mut text = String::new();
     if holds.is_empty() {
         text = format!("no program of yours is connected to agent {name}\n");
@@ -206,11 +216,40 @@ pub(super) async fn list(socket: Option<PathBuf>, output: &mut Output) -> Result
             _ => "waits\n".to_owned(),
         };
     }
+    for program in &programs {
+        text += &line_of(program);
+    }
     output.text(&text)?;
     Ok(0)
 }
 
-async fn ask(path: &PathBuf) -> Result<(String, String, Vec<HoldFrame>), String> {
+/// What people are told of a program that the agent has started.
+fn line_of(program: &ProgramState) -> String {
+    let ProgramState { name, election, state, pid, restarts, why } = program;
+    let runner = pid.map_or_else(|| "no runner".to_owned(), |pid| format!("runner {pid}"));
+    let stands = match state {
+        ProgramPhase::Running => format!("{runner} is up"),
+        ProgramPhase::Stopping => format!("{runner} is asked to end"),
+        ProgramPhase::Waiting | ProgramPhase::Other => "is to be started".to_owned(),
+    };
+    let again = match restarts {
+        0 => String::new(),
+        1 => ", started again once".to_owned(),
+        times => format!(", started again {times} times"),
+    };
+    let why = why.as_ref().map(|why| format!(": {}", primacy::internal::escape(why))).unwrap_or_default();
+    format!("program {name} (election {}) {stands}{again}{why}\n", primacy::internal::escape(election))
+}
+
+/// What an agent has told of itself.
+struct Listed {
+    name: String,
+    version: String,
+    holds: Vec<HoldFrame>,
+    programs: Vec<ProgramState>,
+}
+
+async fn ask(path: &PathBuf) -> Result<Listed, String> {
     let words = |error: std::io::Error| error.to_string();
     let mut channel = Channel::new(UnixStream::connect(path).await.map_err(words)?);
     let request = serde_json::to_vec(&Request::List { protocol: PROTOCOL }).map_err(|error| error.to_string())?;
@@ -219,7 +258,9 @@ async fn ask(path: &PathBuf) -> Result<(String, String, Vec<HoldFrame>), String>
         let line = channel.next_within(ANSWER_MOST).await.map_err(words)?.ok_or("it has closed the connection")?;
         match serde_json::from_slice(&line) {
             Ok(Answer::Agent {}) => {}
-            Ok(Answer::Holds { name, version, holds }) => return Ok((name, version, holds)),
+            Ok(Answer::Holds { name, version, holds, programs }) => {
+                return Ok(Listed { name, version, holds, programs });
+            }
             Ok(Answer::Refused { why }) => return Err(why),
             Err(error) => return Err(format!("its answer cannot be read: {error}")),
         }

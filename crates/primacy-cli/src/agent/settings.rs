@@ -1,4 +1,7 @@
-//! What an agent is told to do: elections, who may hold and order them, and where it listens. A file in TOML, checked as a whole.
+//! What an agent is told to do: elections, who may hold and order them, what it starts itself, and where it listens. A file in
+//! TOML, checked as a whole.
+
+mod programs;
 
 use std::fs;
 use std::ops::Range;
@@ -15,6 +18,7 @@ use super::rights::{self, Rule, Subject};
 use crate::cli::duration;
 use crate::failure::Failure;
 use crate::secret;
+pub(super) use programs::{Program, Work};
 
 /// How many characters of a line of the file are shown with what is wrong in it.
 const SHOWN_MOST: usize = 60;
@@ -35,6 +39,8 @@ pub(super) struct Settings {
     pub(super) group: Option<u32>,
     /// What it does in which elections: the first that fits counts.
     pub(super) rules: Vec<Rule>,
+    /// What it starts itself.
+    pub(super) programs: Vec<Program>,
 }
 
 /// The file, as it is written.
@@ -47,6 +53,8 @@ struct File {
     group: Option<Spanned<String>>,
     #[serde(default)]
     election: Vec<Spanned<Section>>,
+    #[serde(default)]
+    program: Vec<Spanned<programs::Section>>,
 }
 
 /// An election, or several whose names fit a pattern.
@@ -67,7 +75,7 @@ impl Settings {
     /// Those of an agent that has no file: any election, for all who reach its socket.
     pub(super) fn open(timing: Timing) -> Self {
         let rules = vec![Rule { pattern: any(), timing, holders: None, operators: Vec::new() }];
-        Self { name: None, store: None, socket: None, group: None, rules }
+        Self { name: None, store: None, socket: None, group: None, rules, programs: Vec::new() }
     }
 
     /// Those in this file.
@@ -116,6 +124,7 @@ impl Settings {
         if rules.is_empty() {
             return Err((None, "it names no election: give at least one [[election]] with its name".to_owned()));
         }
+        let programs = programs::programs(file.program, &rules)?;
         let group = file.group.map(|group| rights::group(group.get_ref()).map_err(|why| (Some(group.span()), why)));
         if let Some(store) = &file.store {
             let refused = primacy::store::from_url(store.get_ref()).err();
@@ -132,6 +141,7 @@ impl Settings {
             socket: file.socket,
             group: group.transpose()?,
             rules,
+            programs,
         })
     }
 

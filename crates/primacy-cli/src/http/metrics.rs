@@ -23,7 +23,7 @@ use prometheus_client::registry::{Registry, Unit};
 use rustix::process::{Resource, getrlimit};
 
 use super::answers::refused;
-use crate::standing::{CandidateSource, Candidates, ProcessKind, Standing};
+use crate::standing::{CandidateSource, Candidates, ProcessKind, ProgramPhase, ProgramState, Standing};
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -47,6 +47,8 @@ struct Scrape {
     candidates: Vec<CandidateScrape>,
     /// What the store has said of each election, if it has answered.
     elections: BTreeMap<ElectionName, Option<Said>>,
+    /// What an agent has started itself.
+    programs: Vec<ProgramState>,
     started: SystemTime,
 }
 
@@ -121,6 +123,7 @@ impl Scrape {
         Self {
             candidates: told.into_values().collect(),
             elections: elections.into_iter().map(of_election).collect(),
+            programs: candidates.programs().all(),
             started: candidates.started(),
         }
     }
@@ -230,6 +233,21 @@ impl Scrape {
         voters("primacy_election_voters_spare", about, |support| support.spare)
     }
 
+    fn encode_programs(&self, families: &mut Families<'_>) -> fmt::Result {
+        if self.programs.is_empty() {
+            return Ok(());
+        }
+        fn labels(one: &ProgramState) -> Labels<'_> {
+            vec![("program", one.name.as_str()), ("election", one.election.as_str())]
+        }
+        let each = || self.programs.iter().map(|one| (labels(one), one));
+        let about = "Whether a program that the agent starts is up: it leads, or waits.";
+        let is_up = each().map(|(labels, one)| (labels, one.state == ProgramPhase::Running));
+        families.flag("primacy_program_is_up", about, is_up)?;
+        let about = "How often it was started again.";
+        families.count("primacy_program_restarts", about, each().map(|(labels, one)| (labels, one.restarts)))
+    }
+
     /// What Prometheus expects of every process. What the system does not tell is left out.
     fn encode_process(&self, families: &mut Families<'_>) -> fmt::Result {
         let one = |value: f64| iter::once((Labels::new(), value));
@@ -261,6 +279,7 @@ impl Collector for Scrape {
         let mut families = Families(encoder);
         self.encode_candidates(&mut families)?;
         self.encode_elections(&mut families)?;
+        self.encode_programs(&mut families)?;
         self.encode_process(&mut families)
     }
 }

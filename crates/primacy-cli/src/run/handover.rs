@@ -1,6 +1,7 @@
-//! Messages of the runner to its warden that carry a file along: its standard input, or its connection to an agent.
+//! Messages of the runner to its warden that carry files along: its standard input and its lock, or its connection to an agent.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
+use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -10,20 +11,29 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-/// Sends a line, and `stdin` with its first byte.
-pub(super) fn send(socket: &UnixStream, line: &[u8], stdin: BorrowedFd<'_>) -> io::Result<()> {
-    let sent = send_some(socket.as_fd(), line, stdin)?;
+/// Sends a line, and with its first byte `stdin`, and the lock of a runner that has one.
+pub(super) fn send(
+    socket: &UnixStream,
+    line: &[u8],
+    stdin: BorrowedFd<'_>,
+    lock: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let files: Vec<_> = iter::once(stdin).chain(lock).collect();
+    let sent = send_with(socket.as_fd(), line, &files)?;
     let mut rest = socket;
     io::Write::write_all(&mut rest, &line[sent..])
 }
 
 /// Sends as much of a line as there is room for, and a file with its first byte. Returns how much that was.
 pub(super) fn send_some(socket: BorrowedFd<'_>, line: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
-    let fds = [file];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    send_with(socket, line, &[file])
+}
+
+fn send_with(socket: BorrowedFd<'_>, line: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("no room for one file descriptor"));
+    if !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::Error::other("no room for the file descriptors"));
     }
     Ok(sendmsg(socket, &[IoSlice::new(line)], &mut ancillary, SendFlags::NOSIGNAL)?)
 }
@@ -40,19 +50,20 @@ pub(super) fn read(socket: &UnixStream, chunk: &mut [u8]) -> io::Result<(usize, 
     Ok((message.bytes, file.last()))
 }
 
-/// Receives a line and the standard input that came with it.
-pub(super) fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, OwnedFd)> {
+/// Receives a line, and the standard input and the lock that came with it.
+pub(super) fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, OwnedFd, Option<OwnedFd>)> {
     let mut first = [0; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let message = recvmsg(socket, &mut [IoSliceMut::new(&mut first)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     if message.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let stdin = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+    let files = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => Some((fds.next(), fds.next())),
         _ => None,
     });
+    let (stdin, lock) = files.unwrap_or_default();
     let (1, Some(stdin)) = (message.bytes, stdin) else {
         return Err(io::Error::other("this command is primacy's own; use `primacy run`"));
     };
@@ -64,5 +75,5 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, OwnedFd)> {
         reader.read_exact(&mut byte)?;
         line.push(byte[0]);
     }
-    Ok((line, stdin))
+    Ok((line, stdin, lock))
 }

@@ -126,7 +126,7 @@ fn stand_by(command: impl Iterator<Item = OsString>) -> io::Result<End> {
         .args(command)
         .stdin(Stdio::from(OwnedFd::from(other)))
         .spawn()?;
-    handover::send(&socket, b"\n", io::stdin().as_fd())?;
+    handover::send(&socket, b"\n", io::stdin().as_fd(), None)?;
     let status = init.wait()?;
     // What it has said is there by now.
     socket.set_nonblocking(true)?;
@@ -161,7 +161,7 @@ fn unmounted(error: Errno) -> io::Error {
 
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     let mut gate = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (_, stdin) = handover::receive(&gate)?;
+    let (_, stdin, _) = handover::receive(&gate)?;
     let none: Option<&str> = None;
     // Of all mounts only this one is apart: what the program mounts elsewhere is seen by everybody, as ever.
     mount(none, "/proc", none, MsFlags::MS_PRIVATE, none)

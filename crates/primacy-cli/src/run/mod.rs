@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,6 +32,7 @@ mod runner;
 mod setbacks;
 pub(crate) mod signals;
 mod status_file;
+pub(crate) mod supervised;
 mod tell;
 mod through_agent;
 mod waiting;
@@ -45,6 +47,8 @@ pub(crate) const EXEC: &str = "__exec";
 pub(crate) const GATE: &str = "__gate";
 /// The hidden command that is the first process of the namespace.
 pub(crate) const INIT: &str = "__init";
+/// The hidden command that is a runner which an agent has started.
+pub(crate) const SUPERVISED: &str = "__supervised";
 /// The hidden command that is the warden.
 pub(crate) const WARDEN: &str = "__warden";
 
@@ -84,6 +88,8 @@ struct Job {
     http: Option<HttpListener>,
     /// The file in which it tells how it stands.
     status_file: Option<PathBuf>,
+    /// What the agent that has started this runner finds locked for as long as the runner or its warden lives.
+    lock: Option<OwnedFd>,
 }
 
 impl Job {
@@ -122,19 +128,20 @@ impl Refusal {
     }
 }
 
-/// `primacy run`.
-pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
-    let ended = check(args, &common).and_then(|job| match warden_handle::IdleWarden::start() {
-        // The warden first, while this process has one thread and has promised nothing.
-        Ok(warden) => {
-            // Until the store was reached, this process's last words say all there is to say.
-            if common.verbose > 0 {
-                logging::start(&common, logging::RUNNING);
+/// `primacy run`, for an agent with its lock.
+pub(crate) fn main(args: RunArgs, common: Common, lock: Option<OwnedFd>) -> ExitCode {
+    let ended =
+        check(args, &common).map(|job| Job { lock, ..job }).and_then(|job| match warden_handle::IdleWarden::start() {
+            // The warden first, while this process has one thread and has promised nothing.
+            Ok(warden) => {
+                // Until the store was reached, this process's last words say all there is to say.
+                if common.verbose > 0 {
+                    logging::start(&common, logging::RUNNING);
+                }
+                runner::run(job, warden)
             }
-            runner::run(job, warden)
-        }
-        Err(error) => Err(Refusal::new(NO_WARDEN, format!("the warden process cannot be started: {error}"))),
-    });
+            Err(error) => Err(Refusal::new(NO_WARDEN, format!("the warden process cannot be started: {error}"))),
+        });
     match ended {
         Ok(code) => ExitCode::from(code),
         Err(refusal) => {
@@ -200,6 +207,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         wait: common.wait.unwrap_or(Common::DEFAULT_WAIT),
         http,
         status_file: args.status_file,
+        lock: None,
     })
 }
 

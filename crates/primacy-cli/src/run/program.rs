@@ -20,9 +20,9 @@ const NOT_FOUND: u8 = 127;
 
 /// Why a program cannot be started.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unusable {
+pub(crate) struct Unusable {
     /// What to say.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// What shells exit with.
     pub(super) code: u8,
 }
@@ -30,12 +30,17 @@ pub(super) struct Unusable {
 /// Checks that the program exists and may be executed, as `execvp` would look for it, so that a typing error is told
 /// at once and not when this candidate leads in the middle of the night.
 pub(super) fn check(name: &OsStr) -> Result<(), Unusable> {
+    check_in(name, env::var_os("PATH"), Path::new(""))
+}
+
+/// The same with this `PATH`, from this folder.
+pub(crate) fn check_in(name: &OsStr, path: Option<OsString>, folder: &Path) -> Result<(), Unusable> {
     let shown = primacy::internal::escape(&name.to_string_lossy());
     let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
-        vec![PathBuf::from(name)]
+        vec![folder.join(name)]
     } else {
-        let path = env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
-        env::split_paths(&path).map(|folder| folder.join(name)).collect()
+        let path = path.unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+        env::split_paths(&path).map(|listed| folder.join(listed).join(name)).collect()
     };
     if candidates.iter().any(|path| is_executable(path)) {
         return Ok(());

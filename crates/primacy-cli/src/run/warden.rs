@@ -58,6 +58,8 @@ struct Warden {
     deaths: SignalFd,
     hello: Hello,
     stdin: OwnedFd,
+    /// The lock of a runner that an agent has started: it is free when both are gone.
+    _lock: Option<OwnedFd>,
     /// The leadership under which a program may run.
     lease: Option<Lease>,
     program: Option<Program>,
@@ -114,7 +116,7 @@ impl Warden {
         nix::sys::prctl::set_child_subreaper(true)?;
         let parent = Pid::parent();
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let (line, stdin) = handover::receive(&socket)?;
+        let (line, stdin, lock) = handover::receive(&socket)?;
         let Ok(ToWarden::Hello(hello)) = serde_json::from_slice(&line) else {
             return Err(io::Error::other("this command is primacy's own; use `primacy run`"));
         };
@@ -133,6 +135,7 @@ impl Warden {
             deaths: SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?,
             hello,
             stdin,
+            _lock: lock,
             lease: None,
             program: None,
             work: None,

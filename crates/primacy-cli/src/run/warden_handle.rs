@@ -64,7 +64,7 @@ impl IdleWarden {
             patience_ms: u64::try_from(job.candidate.timing.lease().as_millis()).unwrap_or(u64::MAX),
         };
         let Self { process, socket, spared } = self;
-        let mut warden = Self::connect(process, socket, spared, hello)?;
+        let mut warden = Self::connect(process, socket, spared, hello, job.lock.as_ref().map(|lock| lock.as_fd()))?;
         // A warden that hangs is no warden.
         match tokio::time::timeout(Duration::from_secs(5), warden.next()).await {
             Ok(Some(FromWarden::Ready)) => Ok(warden),
@@ -76,8 +76,14 @@ impl IdleWarden {
         }
     }
 
-    fn connect(process: Child, socket: UnixStream, spared: Vec<Pid>, hello: Hello) -> io::Result<AttachedWarden> {
-        handover::send(&socket, &line(&ToWarden::Hello(hello))?, io::stdin().as_fd())?;
+    fn connect(
+        process: Child,
+        socket: UnixStream,
+        spared: Vec<Pid>,
+        hello: Hello,
+        lock: Option<BorrowedFd<'_>>,
+    ) -> io::Result<AttachedWarden> {
+        handover::send(&socket, &line(&ToWarden::Hello(hello))?, io::stdin().as_fd(), lock)?;
         socket.set_nonblocking(true)?;
         let (reader, writer) = tokio::net::UnixStream::from_std(socket)?.into_split();
         Ok(AttachedWarden { process, reader: BufReader::new(reader), writer, line: Vec::new(), program: None, spared })

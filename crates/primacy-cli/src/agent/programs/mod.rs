@@ -1,0 +1,185 @@
+//! Programs that the agent starts itself, each by a runner of its own that leads through the agent's socket as any other.
+//!
+//! The runner and its warden keep all promises about the program, also when this agent is dead. Here it is only seen to that one
+//! runner of each program lives, and that it ends when it should. The design page says what survives what.
+
+mod backoff;
+mod lock;
+mod process;
+mod start;
+mod supervisor;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nix::unistd::{AccessFlags, access};
+use primacy::Label;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use super::settings::Program;
+use crate::cli::{Common, LogFormat};
+use crate::standing::Candidates;
+use lock::LockFolder;
+use process::RunnerProcess;
+use supervisor::Supervisor;
+
+/// What is to run of a program.
+type Wanted = Option<Rc<Program>>;
+
+/// What runners are started with beside their programs.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    /// Where they find the agent, or why they cannot.
+    pub(super) socket: Result<PathBuf, String>,
+    /// The name of their candidates.
+    pub(super) label: Label,
+    pub(super) log: Log,
+    /// How many files a process may have open unless it asks for more; `None`: any number.
+    pub(super) open_files: Option<u64>,
+}
+
+/// How much is logged, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log {
+    format: LogFormat,
+    verbose: u8,
+    quiet: bool,
+}
+
+impl Log {
+    pub(super) const fn of(common: &Common) -> Self {
+        Self { format: common.log_format, verbose: common.verbose, quiet: common.quiet }
+    }
+}
+
+/// What all programs of this agent share.
+struct Place {
+    socket: PathBuf,
+    label: Label,
+    log: Log,
+    open_files: Option<u64>,
+    locks: LockFolder,
+    /// The runners that live, by the names of their programs.
+    runners: RefCell<BTreeMap<String, Rc<RunnerProcess>>>,
+}
+
+/// The programs that this agent keeps started.
+pub(super) struct Programs {
+    surroundings: Surroundings,
+    place: Option<Rc<Place>>,
+    wanted: BTreeMap<String, watch::Sender<Wanted>>,
+    tasks: JoinSet<()>,
+    told: Arc<Candidates>,
+}
+
+impl Programs {
+    /// None yet.
+    pub(super) fn new(surroundings: Surroundings, told: &Arc<Candidates>) -> Self {
+        Self { surroundings, place: None, wanted: BTreeMap::new(), tasks: JoinSet::new(), told: Arc::clone(told) }
+    }
+
+    /// Begins with these, and ends what an agent before this one has started and is not among them.
+    ///
+    /// # Errors
+    /// If none can be started here, and why.
+    pub(super) fn begin(&mut self, programs: &[Program]) -> Result<(), String> {
+        let has_locks = self.surroundings.locks().is_ok_and(|folder| folder.is_dir());
+        if programs.is_empty() && !has_locks {
+            return Ok(());
+        }
+        match self.place() {
+            Ok(place) => {
+                let names =
+                    place.locks.names().map_err(|error| format!("the locks of programs cannot be listed: {error}"))?;
+                names.iter().for_each(|name| self.want(&place, name, None));
+            }
+            Err(why) if programs.is_empty() => debug!("programs of an agent before this one are left alone: {why}"),
+            Err(why) => return Err(why),
+        }
+        self.keep(programs)
+    }
+
+    /// From now on these are to run, and no others. What is wanted as before goes on.
+    ///
+    /// # Errors
+    /// If none can be started here, and why.
+    pub(super) fn keep(&mut self, programs: &[Program]) -> Result<(), String> {
+        while self.tasks.try_join_next().is_some() {}
+        let names: BTreeSet<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+        for (_, wanted) in self.wanted.iter().filter(|(name, _)| !names.contains(name.as_str())) {
+            wanted.send_if_modified(|wanted| wanted.take().is_some());
+        }
+        if programs.is_empty() {
+            return Ok(());
+        }
+        let place = self.place()?;
+        programs.iter().for_each(|program| self.want(&place, &program.name, Some(Rc::new(program.clone()))));
+        Ok(())
+    }
+
+    /// Asks all of them to end.
+    pub(super) fn end(&mut self) {
+        if let Err(why) = self.keep(&[]) {
+            debug!("{why}");
+        }
+    }
+
+    /// Asks all that were asked to end once more. It is not waited for.
+    pub(super) fn end_again(&self) {
+        let Some(place) = &self.place else { return };
+        place.runners.borrow().values().for_each(|runner| runner.ask_to_end());
+    }
+
+    /// Returns when nothing is left of any of them. Cancel-safe.
+    pub(super) async fn ended(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    fn want(&mut self, place: &Rc<Place>, name: &str, wanted: Wanted) {
+        if let Some(known) = self.wanted.get(name).filter(|known| !known.is_closed()) {
+            known.send_if_modified(|now| {
+                let differs = *now != wanted;
+                *now = wanted;
+                differs
+            });
+            return;
+        }
+        let (tell, wanted) = watch::channel(wanted);
+        self.wanted.insert(name.to_owned(), tell);
+        self.tasks.spawn_local(Supervisor::new(name, place, wanted, &self.told).run());
+    }
+
+    fn place(&mut self) -> Result<Rc<Place>, String> {
+        if let Some(place) = &self.place {
+            return Ok(Rc::clone(place));
+        }
+        let Surroundings { socket, label, log, open_files } = self.surroundings.clone();
+        let socket = socket?;
+        access(&socket, AccessFlags::R_OK | AccessFlags::W_OK)
+            .map_err(|error| format!("a runner could not connect to {}: {error}", socket.display()))?;
+        let locks = LockFolder::make(self.surroundings.locks()?)?;
+        let place = Rc::new(Place { socket, label, log, open_files, locks, runners: RefCell::default() });
+        self.place = Some(Rc::clone(&place));
+        Ok(place)
+    }
+}
+
+impl Surroundings {
+    /// The folder for locks: where the service keeps what outlives it, or beside the socket.
+    fn locks(&self) -> Result<PathBuf, String> {
+        // systemd separates several with a colon; paths with one are not possible there.
+        let state = std::env::var("STATE_DIRECTORY").unwrap_or_default();
+        if let Some(folder) = state.split(':').find(|path| path.starts_with('/')) {
+            return Ok(Path::new(folder).join("programs"));
+        }
+        let mut beside = OsString::from(self.socket.clone()?);
+        beside.push(".programs");
+        Ok(PathBuf::from(beside))
+    }
+}
