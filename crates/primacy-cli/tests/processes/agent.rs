@@ -33,7 +33,7 @@ impl Agent {
         agent
     }
 
-    fn await_ready(&self, world: &World) {
+    pub(crate) fn await_ready(&self, world: &World) {
         let end = Instant::now() + PATIENCE;
         while self.list(world).is_none() {
             assert!(Instant::now() < end, "the agent does not answer");

@@ -34,6 +34,8 @@ mod patience;
 mod pauses;
 mod peers;
 mod peers_refused;
+mod programs;
+mod programs_ends;
 mod reconfiguration;
 mod registers;
 mod rights;

@@ -1,0 +1,265 @@
+//! The end of an agent that has started programs, what programs get of it, and places where it cannot start any.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use crate::agent::Agent;
+use crate::programs::{Host, LONG, SHORT, history, section, witness};
+use crate::world::{PATIENCE, Runner, World, await_death, lives, now, send};
+
+#[test]
+fn an_agent_that_is_asked_to_end_ends_its_programs_first_and_gives_their_leaderships_back() {
+    let mut world = World::new();
+    let config = LONG.to_owned() + &witness(&world, &[]);
+    let mut a = Host::start(&world, "a", &config);
+    let led = world.expect_start_after(0);
+    let runner = a.runner(&world, "p", 0);
+    let _b = Host::start(&world, "b", &config);
+    world.await_candidates(1);
+    a.agent.runner.send(Signal::SIGTERM);
+    world.expect("the word to stop", |line| line.word == "told" && line.pid == led.pid);
+    assert_eq!(a.agent.runner.wait().code(), Some(0));
+    assert!(!lives(led.pid) && !lives(runner), "nothing outlives it");
+    assert_eq!(world.expect_start_after(led.token).name, "b");
+    assert_eq!(history(&world).pop().expect("it was led")["ended"], "withdrawn");
+    world.assert_never_two();
+}
+
+#[test]
+fn an_agent_ends_also_what_the_agent_before_it_has_started() {
+    let mut world = World::new();
+    let config = LONG.to_owned() + &witness(&world, &[]);
+    let a = Host::start(&world, "a", &config);
+    world.expect_start_after(0);
+    let runner = a.runner(&world, "p", 0);
+    let mut a = a.killed(&world, &config);
+    assert_eq!(a.runner(&world, "p", 0), runner);
+    a.agent.runner.send(Signal::SIGTERM);
+    assert_eq!(a.agent.runner.wait().code(), Some(0));
+    assert!(!lives(runner));
+    world.assert_never_two();
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_a_program_that_does_not_stop() {
+    let mut world = World::new();
+    let config = SHORT.replace("1s", "20s").replace("200ms", "10s") + &witness(&world, &["ignore-term"]);
+    let mut a = Host::start(&world, "a", &config);
+    let led = world.expect_start_after(0);
+    let runner = a.runner(&world, "p", 0);
+    let begin = now();
+    a.agent.runner.send(Signal::SIGTERM);
+    a.await_said(&world, "is asked to end");
+    a.agent.runner.send(Signal::SIGTERM);
+    assert_eq!(a.agent.runner.wait().code(), Some(0));
+    assert!(now() - begin < 8_000_000_000, "it has waited for the grace");
+    // What is left is the runner's to end, as long as it has leave to.
+    assert!(lives(runner));
+    await_death(led.pid);
+    await_death(runner);
+    world.assert_never_two();
+}
+
+#[test]
+fn a_program_gets_nothing_of_the_agent_but_its_output() {
+    let mut world = World::new();
+    let here = world.folder().to_str().expect("text").to_owned();
+    let program = witness(&world, &[]) + &format!("directory = \"{here}\"\nenvironment = {{ OWN = \"1 2\" }}\n");
+    let path = world.path("a.toml");
+    fs::write(&path, LONG.to_owned() + &program).expect("a file");
+    // With fewer files than the agent takes for itself.
+    let mut command = world.primacy(["agent", "--name", "a", "--config"]);
+    command.arg(&path).arg("--socket").arg(world.path("a.sock")).env("PRIMACY_HTTP_TOKEN", "0123456789abcdef");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 300; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    limited.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
+    let mut agent = Agent { runner: Runner::start(limited), socket: world.path("a.sock") };
+    let led = world.expect_start_after(0);
+    let list = agent.list(&world).expect("it answers");
+    let runner = i32::try_from(list["programs"][0]["pid"].as_i64().expect("a number")).expect("pids are small");
+
+    let files = |pid: i32| -> BTreeSet<PathBuf> {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives").flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).collect()
+    };
+    let link = |pid: i32, what: &str| fs::read_link(format!("/proc/{pid}/{what}")).expect("it lives");
+    let mut expected: BTreeSet<PathBuf> = [PathBuf::from("/dev/null"), world.path("witness.lock")].into();
+    expected.extend([link(agent.runner.pid(), "fd/1"), link(agent.runner.pid(), "fd/2")]);
+    assert_eq!(files(led.pid), expected);
+    let own: BTreeSet<PathBuf> =
+        files(agent.runner.pid()).into_iter().filter(|file| !expected.contains(file)).collect();
+    // Files without a name of their own look alike in all processes.
+    let shared: Vec<_> =
+        files(runner).intersection(&own).filter(|file| !file.starts_with("anon_inode:")).cloned().collect();
+    assert!(shared.iter().all(|file| file.to_string_lossy().starts_with("anon_inode")), "{shared:?}");
+    assert_eq!(link(led.pid, "fd/0"), PathBuf::from("/dev/null"));
+    assert_eq!(link(led.pid, "cwd"), fs::canonicalize(world.folder()).expect("it is there"));
+    let environment = fs::read(format!("/proc/{}/environ", led.pid)).expect("it lives");
+    let environment: BTreeSet<String> =
+        environment.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
+    let of_primacy: Vec<&str> = environment
+        .iter()
+        .filter(|one| one.starts_with("PRIMACY_") && !one.starts_with("PRIMACY_TEST"))
+        .map(String::as_str)
+        .collect();
+    assert_eq!(of_primacy, ["PRIMACY_ELECTION=default", "PRIMACY_NAME=a", &format!("PRIMACY_TOKEN={}", led.token)]);
+    assert!(environment.contains("OWN=1 2"));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", led.pid)).expect("it lives");
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    assert_eq!(soft, Some("300"));
+    agent.runner.send(Signal::SIGTERM);
+    assert_eq!(agent.runner.wait().code(), Some(0));
+    world.assert_never_two();
+}
+
+#[test]
+fn hooks_are_run_for_a_program_that_stays_warm() {
+    let world = World::new();
+    let trace = world.path("trace");
+    let hook = |word: &str| format!("on-{word} = \"echo {word} $PRIMACY_NAME >> '{}'\"\n", trace.display());
+    let program = format!("[[program]]\nname = \"p\"\nelection = \"default\"\n{}{}", hook("elected"), hook("lost"));
+    let mut a = Host::start(&world, "a", &(LONG.to_owned() + &program));
+    let end = Instant::now() + PATIENCE;
+    while fs::read_to_string(&trace).unwrap_or_default() != "lost a\nelected a\n" {
+        assert!(Instant::now() < end, "{}", a.said(&world));
+    }
+    a.agent.runner.send(Signal::SIGTERM);
+    assert_eq!(a.agent.runner.wait().code(), Some(0));
+    assert_eq!(fs::read_to_string(&trace).expect("it is there"), "lost a\nelected a\nlost a\n");
+}
+
+/// Starts `sys.argv[2:]` with a listening socket, as a service manager does.
+const GIVES: &str = "import os, socket, sys\n\
+    listener = socket.socket(socket.AF_UNIX)\n\
+    listener.bind(sys.argv[1].replace('@', '\\0'))\n\
+    listener.listen(8)\n\
+    os.dup2(listener.fileno(), 3)\n\
+    os.set_inheritable(3, True)\n\
+    os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n\
+    os.execv(sys.argv[2], sys.argv[2:])\n";
+
+#[test]
+fn with_the_socket_of_a_service_manager_programs_are_started_if_it_has_a_path() {
+    let mut world = World::new();
+    let state = world.path("state");
+    fs::create_dir(&state).expect("its parent is ours");
+    let config = world.path("a.toml");
+    fs::write(&config, LONG.to_owned() + &witness(&world, &[])).expect("a file");
+    let given = |socket: &str| {
+        let command = world.primacy(["agent", "--name", "a", "--config", config.to_str().expect("text")]);
+        let mut started = Command::new("python3");
+        started.args(["-c", GIVES, socket]).arg(command.get_program()).args(command.get_args());
+        started.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        started.env("STATE_DIRECTORY", &state).stdin(Stdio::null()).stdout(world.output());
+        started
+    };
+    let nameless = given(&format!("@primacy-test-{}", std::process::id())).output().expect("it starts");
+    let said = String::from_utf8_lossy(&nameless.stderr);
+    assert!(nameless.status.code() == Some(69) && said.contains("has no path"), "{said}");
+
+    let socket = world.path("given.sock");
+    let mut agent = Agent { runner: Runner::start(given(socket.to_str().expect("text"))), socket };
+    let led = world.expect_start_after(0);
+    assert_eq!(led.name, "a");
+    assert!(state.join("programs/p.lock").exists());
+    let open = fs::read_dir(format!("/proc/{}/fd", led.pid)).expect("it lives").flatten();
+    let sockets = open.filter_map(|file| fs::read_link(file.path()).ok()).filter(|file| file.starts_with("socket:"));
+    assert_eq!(sockets.count(), 0);
+
+    // Another agent with the same folder waits for the end of what is not its own, and does not end it.
+    let mut other = world.primacy(["agent", "--name", "b", "--config", config.to_str().expect("text"), "--socket"]);
+    other.arg(world.path("b.sock")).env("STATE_DIRECTORY", &state);
+    let mut other = Agent { runner: Runner::start(other), socket: world.path("b.sock") };
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let list = other.list(&world).unwrap_or_default();
+        if list["programs"][0]["why"].as_str().is_some_and(|why| why.contains("of another agent has its lock")) {
+            break;
+        }
+        assert!(Instant::now() < end, "{list}");
+    }
+    other.runner.send(Signal::SIGTERM);
+    assert_eq!(other.runner.wait().code(), Some(0));
+    assert!(lives(led.pid));
+    agent.runner.send(Signal::SIGTERM);
+    assert_eq!(agent.runner.wait().code(), Some(0));
+    assert!(!lives(led.pid));
+    world.assert_never_two();
+}
+
+#[test]
+fn a_configuration_with_programs_is_checked_and_places_without_locks_are_refused() {
+    let world = World::new();
+    let path = world.path("a.toml");
+    let check = |text: &str| {
+        fs::write(&path, text).expect("a file");
+        let output = world.primacy(["agent", "check", "--config"]).arg(&path).output().expect("it starts");
+        let said = if output.status.success() { output.stdout } else { output.stderr };
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let right = LONG.to_owned() + &section("p", "default", &["true"]);
+    assert_eq!(check(&right), (Some(0), "the configuration is right: 1 election, 1 program\n".to_owned()));
+    let (code, said) = check(&(LONG.to_owned() + &section("p", "other", &["true"])));
+    assert!(
+        code == Some(2) && said.contains("line 7: election: no [[election]] of this file is for 'other'"),
+        "{said}"
+    );
+
+    fs::write(&path, right).expect("a file");
+    fs::write(world.path("a.sock.programs"), "").expect("a file");
+    let mut command = world.primacy(["agent", "--config"]);
+    command.arg(&path).arg("--socket").arg(world.path("a.sock")).env_remove("STATE_DIRECTORY");
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(69) && said.contains("a.sock.programs"), "{said}");
+}
+
+#[test]
+fn agents_that_are_killed_again_and_again_never_have_two_runners_of_one_program() {
+    let mut world = World::new();
+    let config = SHORT.to_owned() + &witness(&world, &["ignore-term"]);
+    let mut hosts = [Some(Host::start(&world, "a", &config)), Some(Host::start(&world, "b", &config))];
+    let mut led = world.expect_start_after(0);
+    let mut seed: u64 = 20_261_127;
+    for _ in 0..10 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let host = &mut hosts[usize::from(led.name == "b")];
+        let now = host.take().expect("it is there");
+        *host = Some(match (seed >> 33) % 3 {
+            0 => now.killed(&world, &config),
+            1 => {
+                send(now.runner(&world, "p", 0), Signal::SIGKILL);
+                now
+            }
+            _ => {
+                send(led.pid, Signal::SIGKILL);
+                now
+            }
+        });
+        led = world.expect_start_after(led.token);
+    }
+    for host in hosts.iter().flatten() {
+        host.runner(&world, "p", 0);
+    }
+    let wardens = runners_of(&world);
+    assert_eq!(wardens, 2, "one runner on each host");
+    world.assert_never_two();
+}
+
+/// How many runners that agents have started live in this world.
+fn runners_of(world: &World) -> usize {
+    let processes = fs::read_dir("/proc").expect("Linux has it").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let socket = world.folder().to_string_lossy().into_owned();
+    pids.filter(|pid| lives(*pid))
+        .filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+        .filter(|line| line.contains("__supervised") && line.contains(&socket))
+        .count()
+}
