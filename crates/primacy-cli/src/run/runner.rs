@@ -50,7 +50,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let mut setbacks = Setbacks::default();
         // A candidate of a program that stays warm begins only when the work has stopped.
         let warden = match job.hooks {
-            Some(_) => match hooks::cleared(warden, &job, &mut signals, &mut setbacks).await {
+            Some(_) => match hooks::cleared_and_told(warden, &job, &mut signals, &mut setbacks).await {
                 Ok(warden) => FirstWarden::Cleared(warden),
                 Err(end) => return end,
             },

@@ -169,8 +169,8 @@ fn where_on_lost_fails_at_the_start_nobody_campaigns() {
         assert!(said.contains("--on-lost has failed, so that nobody knows"), "{said}");
         assert!(!world.path("primacy.db").exists(), "{wish}");
     }
-    let tries = fs::read_to_string(world.path("witness")).expect("it was run").lines().count();
-    assert_eq!(tries, 4, "two tries each, and no success");
+    let witness = fs::read_to_string(world.path("witness")).expect("it was run");
+    assert!(witness.lines().count() > 4 && !witness.contains("lost-done"), "several tries, and no success: {witness}");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn when_runner_and_warden_go_on_after_their_lease_on_lost_is_run_at_once() {
 // ---- hooks that fail ----
 
 /// `--on-lost` of the first fails or hangs from now on, and the leadership ends in this way: the second leads only when the lease has
-/// run out, and `--on-lost` was tried twice.
+/// run out, and `--on-lost` was tried again and again until a grace after that, one that hangs twice.
 fn is_not_given_back(wish: &str, file: &str, end: impl Fn(&World, &Runner)) -> Option<i32> {
     let mut world = World::new();
     let mut first = start(&world, "a", SHORT, &[], &[wish]);
@@ -382,7 +382,7 @@ fn is_not_given_back(wish: &str, file: &str, end: impl Fn(&World, &Runner)) -> O
     assert!(after(begin, &next) >= LEFT, "{:?}", after(begin, &next));
     let log = world.log();
     let tries: Vec<&Line> = log.iter().filter(|line| line.word == "lost-start" && line.token == led.token).collect();
-    assert_eq!(tries.len(), 2, "{log:#?}");
+    assert!(if file == "wait" { tries.len() == 2 } else { tries.len() > 2 }, "{log:#?}");
     assert!(!log.iter().any(|line| line.word == "lost-done" && line.token == led.token));
     tries.iter().for_each(|tried| assert!(!lives(tried.pid), "{tried:?} goes on"));
     code

@@ -4,19 +4,21 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use primacy::store::EndReason;
-use primacy::{Instant, Leadership, Phase, Timing, clock};
+use primacy::store::{EndReason, Why};
+use primacy::{Instant, Leadership, Phase, Status, Timing, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::output::logging;
 use crate::output::span::span;
+use crate::standing::Standing;
 
 use super::super::hooks::HookEnd;
 use super::super::next_warden::next_warden;
 use super::super::process_tree::{Attempt, Pauses};
 use super::super::setbacks::Setbacks;
 use super::super::signals::{self, Signals};
+use super::super::status_file;
 use super::super::tell;
 use super::super::warden_handle::{AttachedWarden, IdleWarden};
 use super::super::wire::{self, Deadlines, FromWarden, ToWarden};
@@ -38,9 +40,31 @@ pub(super) struct WorkEnd {
 /// How long a hook that should have ended may yet be seen running, beside what is usual.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// As [`cleared`], and the status file says meanwhile that the work may go on, whatever another process has left in it.
+pub(super) async fn cleared_and_told(
+    warden: IdleWarden,
+    job: &Job,
+    signals: &mut Signals,
+    setbacks: &mut Setbacks,
+) -> Result<AttachedWarden, Result<u8, Refusal>> {
+    let Some(path) = &job.status_file else { return cleared(warden, job, signals, setbacks).await };
+    let write = |standing| status_file::write(path, job.election.name(), &job.candidate.label, &standing);
+    let unwritten = |error| Err(Refusal::system("the status file cannot be written", &error));
+    let why = "--on-lost is run, since nobody knows whether the work has stopped".to_owned();
+    write(Standing::Stops { token: None, why }).map_err(unwritten)?;
+    let ended = cleared(warden, job, signals, setbacks).await;
+    if let Err(end) = &ended {
+        let why = end.as_ref().err().map_or("this process ends", |refusal| &refusal.message).to_owned();
+        if let Err(error) = write(Standing::Gone { why }) {
+            warn!(%error, "the status file does not say how all has ended");
+        }
+    }
+    ended
+}
+
 /// Attaches the warden, and has it run `--on-lost`: after a start nobody knows whether the work goes on. Otherwise how the runner
 /// ends.
-pub(super) async fn cleared(
+async fn cleared(
     warden: IdleWarden,
     job: &Job,
     signals: &mut Signals,
@@ -250,10 +274,7 @@ impl Runner {
     async fn rest(&mut self) -> Option<Result<u8, Refusal>> {
         let rest = self.rests.next();
         warn!("this candidate keeps out of the election for {}, since --on-elected has failed", span(rest));
-        let stays_out = self.job.candidate.measured_preference.is_none();
-        if stays_out {
-            self.candidate.prefer(None);
-        }
+        self.candidate.abstain(true);
         let over = tokio::time::sleep(rest);
         tokio::pin!(over);
         loop {
@@ -273,13 +294,15 @@ impl Runner {
                     Ok(leadership) => drop(leadership),
                     Err(reason) => return Some(Err(Refusal::new(super::UNAVAILABLE, reason.to_string()))),
                 },
-                rank = Ranks::next(&mut self.ranks) => self.rank = rank,
+                rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 () = &mut over => break,
             }
         }
-        if stays_out {
-            self.candidate.prefer(self.rank);
-        }
+        self.candidate.abstain(false);
+        // What it says of itself is older until then: who is told not to wait would give up for it.
+        let abstains = |status: &Status| matches!(status, Status::Waiting { why: Why::Abstains, .. });
+        let mut status = self.candidate.status();
+        let _ = tokio::time::timeout(AFTER_A_REST, status.wait_for(|status| !abstains(status))).await;
         None
     }
 }
@@ -345,6 +368,8 @@ impl Expectation {
     }
 }
 
+/// How long a candidate may take to say that it takes part again. One that never leads says nothing else.
+const AFTER_A_REST: Duration = Duration::from_secs(1);
 /// How long a warden has at least to say something that takes it no time.
 const AT_LEAST: Duration = Duration::from_millis(100);
 /// How long a runner that was asked to end waits for what may not be killed, when nothing else is awaited.
