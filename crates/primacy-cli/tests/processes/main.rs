@@ -7,6 +7,7 @@ mod agent_rights;
 mod clients;
 mod deaths;
 mod hooks;
+mod hooks_hindered;
 mod host_socket;
 mod http;
 mod http_events;

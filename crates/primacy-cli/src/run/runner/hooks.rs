@@ -222,7 +222,7 @@ impl Runner {
                     }
                     Some(FromWarden::Waits) => {
                         error!("{}", wire::WAITS);
-                        self.immune = true;
+                        (self.immune, leave_at) = (true, None);
                         expected.nothing();
                     }
                     Some(_) => {}
