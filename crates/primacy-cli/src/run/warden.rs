@@ -176,8 +176,8 @@ impl Warden {
     /// The one next deadline, on the boot clock: it comes on time also after a suspend.
     fn set_timer(&self) -> io::Result<()> {
         let next = match (&self.lease, &self.program) {
-            (_, Some(Program { dying: Some(dying), .. })) => Some(dying.again_at),
             _ if self.hello.hooks.is_some() => self.work_deadline(),
+            (_, Some(Program { dying: Some(dying), .. })) => Some(dying.again_at),
             (Some(lease), Some(_)) if lease.told => Some(lease.term.kill_at),
             (Some(lease), Some(_)) => Some(lease.term.stop_at.min(lease.term.kill_at)),
             _ => None,
@@ -249,7 +249,7 @@ impl Warden {
     fn obey(&mut self, message: ToWarden) {
         match message {
             ToWarden::Hello(_) => {}
-            ToWarden::Clear => self.clear(),
+            ToWarden::Clear { led } => self.clear(led),
             ToWarden::Candidate { id } => self.hello.id = Some(id),
             ToWarden::Lead { token, term } => self.lead(token, term),
             ToWarden::Extend(term) => {
@@ -375,11 +375,15 @@ impl Warden {
                 let now = clock::boot_nanos().unwrap_or_default();
                 let pause = u64::try_from(dying.pauses.next().as_nanos()).unwrap_or_default();
                 dying.again_at = now.saturating_add(pause);
+                let left = program.hook.and_then(|_| process_tree::end_of_dead(program.pid));
                 let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                 let is_old = dying.told.as_ref().is_some_and(|(told, again)| *told == processes && now < *again);
                 if !processes.is_empty() && !is_old {
                     dying.told = Some((processes.clone(), now.saturating_add(TELL_EVERY)));
                     self.tell(&FromWarden::Immune { processes });
+                }
+                if let Some(end) = left {
+                    self.hook_left(end);
                 }
             }
         }
@@ -389,7 +393,8 @@ impl Warden {
         if self.alone {
             let said = match message {
                 FromWarden::Immune { processes } => wire::immune(processes),
-                FromWarden::HookEnded { hook, end } if !end.is_success() => wire::hook_failed(*hook, end),
+                FromWarden::HookEnded { hook, end, .. } if !end.is_success() => wire::hook_failed(*hook, end),
+                FromWarden::Waits => wire::WAITS.to_owned(),
                 FromWarden::WorkOver { is_stopped: false } => wire::IN_DOUBT.to_owned(),
                 _ => return,
             };
@@ -414,7 +419,7 @@ impl Warden {
         } else {
             self.kill();
         }
-        while self.program.is_some() {
+        while self.program.is_some() || self.work.as_ref().is_some_and(|work| !work.is_over()) {
             self.set_timer()?;
             match poll(
                 &mut [

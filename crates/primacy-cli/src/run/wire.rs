@@ -15,8 +15,11 @@ pub(super) enum ToWarden {
     /// The first words: what to run, and what it takes to release in the runner's place. The runner's standard input
     /// travels with the next byte.
     Hello(Hello),
-    /// With hooks: run `--on-lost`, since nobody knows whether the work goes on. There is no candidate yet.
-    Clear,
+    /// With hooks: run `--on-lost`, since nobody knows whether the work goes on.
+    Clear {
+        /// The token and the lease of the leadership whose first warden has died. There is no candidate yet without one.
+        led: Option<(u64, Deadlines)>,
+    },
     /// The candidate that the runner has begun after that.
     Candidate {
         /// Its identity, in hexadecimal.
@@ -123,8 +126,8 @@ pub(super) enum FromWarden {
         hook: Hook,
         /// Its process, and the number of its process group.
         pid: i32,
-        /// When it is killed, on the machine's boot clock in nanoseconds, if it is then.
-        until: Option<u64>,
+        /// By when the warden says more at the latest, on the machine's boot clock in nanoseconds, if that is known.
+        heard_by: Option<u64>,
     },
     /// A hook and everything that it started is gone, or it could not be started.
     HookEnded {
@@ -132,7 +135,11 @@ pub(super) enum FromWarden {
         hook: Hook,
         /// What became of it.
         end: HookEnd,
+        /// As for one that was started.
+        heard_by: Option<u64>,
     },
+    /// `--on-lost` has succeeded, and something of a hook that was killed is not dead yet. When it is, the warden goes on.
+    Waits,
     /// No hook will run any more.
     WorkOver {
         /// `--on-lost` has succeeded.
@@ -171,6 +178,10 @@ pub(super) fn hook_failed(hook: Hook, end: &HookEnd) -> String {
         HookEnd::NotStarted(why) => format!("{option} could not be started: {why}"),
     }
 }
+
+/// What to say when `--on-lost` has succeeded beside something that does not die.
+pub(super) const WAITS: &str = "--on-lost has succeeded, but something that a hook has started was killed and does not die. The lease \
+     is not given back before it is gone";
 
 /// What to say when `--on-lost` has failed each time.
 pub(super) const IN_DOUBT: &str = "--on-lost has not succeeded, and nobody knows whether the work has stopped: it may go on although \
