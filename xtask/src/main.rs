@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci`, `fix`, `tidy`, `services`, `bench`, `chaos`.
+//! The project's own chores: `cargo xtask ci`, `fix`, `tidy`, `services`, `package`, `bench`, `chaos`.
 
 mod aside;
 mod bench;
@@ -7,6 +7,7 @@ mod chaos;
 mod ci;
 mod fix;
 mod nightly;
+mod package;
 mod servers;
 mod services;
 mod shell;
@@ -30,6 +31,7 @@ usage: cargo xtask COMMAND
   services up       start a PostgreSQL and a MariaDB server for tests; prints variables for the shell
   services status   what runs
   services down     end them
+  package           make a Debian package, an archive and the files of an image, with checksums, in target/package
   servers [NAME...] fetch servers of other versions, and run the tests of the stores against them
   bench [ARG...]    run the benchmarks; arguments are passed on
   bench kv [ARG...] the key-value store beside Redis, etcd and ZooKeeper
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ("fix", []) => fix::run(&shell),
         ("fix", [what]) if what == "prose" => tidy::wrap_prose(&shell),
         ("tidy", []) => tidy::run(&shell),
+        ("package", []) => package::run(&shell),
         ("servers", _) => servers::run(&shell, rest),
         ("services", _) => services::run(&shell, rest),
         ("bench", _) => bench::run(&shell, rest),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::chaos;
 use crate::ci::{SHIPPED, Step, draws, simulator};
 use crate::shell::{Shell, say};
-use crate::{servers, services};
+use crate::{package, servers, services};
 
 /// For all steps together.
 pub(crate) const LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
@@ -17,6 +17,16 @@ pub(crate) const STEPS: &[Step] = &[
         name: "clippy",
         about: "no warnings in tests of what users build, without planted bugs, and in each store alone",
         run: clippy,
+    },
+    Step {
+        name: "packages",
+        about: "the Debian package and the archive, in a clean system",
+        run: package::check_packages,
+    },
+    Step {
+        name: "containers",
+        about: "the image, and what the manifests for Kubernetes and compose say, as far as podman goes",
+        run: package::check_containers,
     },
     Step { name: "young", about: "the process tests on a machine that was started a moment ago", run: young },
     Step { name: "draws", about: "random tests with other draws than those of every change", run: other_draws },

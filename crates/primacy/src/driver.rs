@@ -127,11 +127,11 @@ struct Driver {
     status: StatusOutbox,
     commands: mpsc::UnboundedSender<Command>,
     leaderships: mpsc::UnboundedSender<Leadership>,
-    /// When it makes way for a better one that waits. In the `registers` protocol its group says so.
     /// How it stands by preference.
     rank: Option<Rank>,
     /// It keeps out of the election, however it stands.
     abstains: bool,
+    /// When it makes way for a better one that waits. In the `registers` protocol its group says so.
     fail_back: FailBack,
     better: FailBackWatch,
     trouble: Option<Trouble>,

@@ -3,7 +3,7 @@
 mod packages;
 mod shared;
 
-pub(crate) use packages::install;
+pub(crate) use packages::{install, install_for_packages};
 pub(crate) use shared::Shared;
 
 use crate::shell::Shell;

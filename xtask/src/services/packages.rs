@@ -50,8 +50,25 @@ const NEEDS: &[Need] = &[
     Need { program: "curl", package: "curl", why: "it asks over TLS and on a Unix socket" },
     Need { program: "go", package: "golang-go", why: "a client of the agent" },
     Need { program: "node", package: "nodejs", why: "a client of the agent" },
+    Need { program: "npm", package: "npm", why: "it fetches the rules of accessibility that the page is held against" },
+    Need { program: "chromium", package: "chromium", why: "it looks at the page" },
+    Need { program: "chromedriver", package: "chromium-driver", why: "tests steer that browser" },
     Need { program: "systemd-analyze", package: "systemd", why: "it looks at the units of the agent" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
+];
+
+/// What packages and images are made and tried with.
+const PACKAGING_NEEDS: &[Need] = &[
+    Need { program: "dpkg-shlibdeps", package: "dpkg-dev", why: "it finds out which libraries a package needs" },
+    Need { program: "lintian", package: "lintian", why: "it looks at the Debian package" },
+    Need { program: "musl-gcc", package: "musl-tools", why: "the binary of an image needs no library" },
+    Need { program: "mmdebstrap", package: "mmdebstrap", why: "packages are tried in a clean system" },
+    Need { program: "buildah", package: "buildah", why: "it builds the image" },
+    Need { program: "podman", package: "podman", why: "it runs the image" },
+    Need { program: "runc", package: "runc", why: "podman runs containers by it" },
+    Need { program: "catatonit", package: "catatonit", why: "podman's pods are held by it" },
+    Need { program: "podman-compose", package: "podman-compose", why: "it runs what the compose file says" },
+    Need { program: "python3", package: "python3", why: "the manifests are checked by libraries of Python" },
 ];
 
 const GALERA: &str = "libgalera_smm.so";
@@ -61,9 +78,18 @@ const JSONSCHEMA: &str = "jsonschema";
 
 /// `cargo xtask services`: installs what is missing, if this user may.
 pub(crate) fn install(shell: &Shell) -> Result<(), String> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !is_there(need)).collect();
+    install_all(shell, NEEDS)
+}
+
+/// The same for `cargo xtask package` and the steps of the night about packages.
+pub(crate) fn install_for_packages(shell: &Shell) -> Result<(), String> {
+    install_all(shell, PACKAGING_NEEDS)
+}
+
+fn install_all(shell: &Shell, needs: &[Need]) -> Result<(), String> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !is_there(need)).collect();
     if missing.is_empty() {
-        say(&format!("  all {} programs are there", NEEDS.len()));
+        say(&format!("  all {} programs are there", needs.len()));
         return Ok(());
     }
     for need in &missing {

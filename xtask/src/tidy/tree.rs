@@ -86,6 +86,8 @@ impl Problem {
 /// The text files of the project.
 pub(super) struct Tree {
     files: Vec<Source>,
+    /// The paths of files that are no text, such as pictures.
+    others: Vec<String>,
 }
 
 impl Tree {
@@ -93,23 +95,22 @@ impl Tree {
     pub(super) fn of_project(shell: &Shell) -> Result<Self, String> {
         let args = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = shell.read("git", &args)?;
-        let mut files = Vec::new();
+        let (mut files, mut others) = (Vec::new(), Vec::new());
         for path in listed.split_terminator('\0') {
-            // A file that is deleted but still known, or that is not text, has nothing to be tidy about.
+            // A file that is deleted but still known has nothing to be tidy about.
             let Ok(bytes) = fs::read(shell.root().join(path)) else { continue };
-            if let Ok(text) = String::from_utf8(bytes)
-                && !text.contains('\0')
-            {
-                files.push(Source { path: path.to_string(), text });
+            match String::from_utf8(bytes) {
+                Ok(text) if !text.contains('\0') => files.push(Source { path: path.to_string(), text }),
+                _ => others.push(path.to_string()),
             }
         }
-        Ok(Self { files })
+        Ok(Self { files, others })
     }
 
     /// These paths with these texts: a rule's example.
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let file = |(path, text): &(&str, &str)| Source { path: (*path).to_string(), text: (*text).to_string() };
-        Self { files: files.iter().map(file).collect() }
+        Self { files: files.iter().map(file).collect(), others: Vec::new() }
     }
 
     pub(super) fn files(&self) -> &[Source] {
@@ -131,7 +132,8 @@ impl Tree {
     /// Whether there is such a file, or a folder with files.
     pub(super) fn exists(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
-        self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+        let mut paths = self.files.iter().map(|file| &file.path).chain(&self.others);
+        paths.any(|known| known == path || known.starts_with(&folder))
     }
 }
 

@@ -10,6 +10,7 @@ mod events;
 mod listener;
 mod metrics;
 mod orders;
+mod page;
 mod questions;
 mod routes;
 

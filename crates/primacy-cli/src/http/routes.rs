@@ -22,6 +22,7 @@ use super::events::Streams;
 use super::listener::Client;
 use super::metrics;
 use super::orders::{self, BODY_MAX, OrderSecret};
+use super::page;
 use super::questions::{HISTORY_MAX, Question, Questions, Unanswered};
 use crate::output::schema::SCHEMA;
 use crate::standing::{CandidateSource, Candidates, ProcessKind, Standing, StandingReply};
@@ -51,6 +52,7 @@ pub(super) fn router(
     connections_max: usize,
 ) -> Router {
     let routes = Router::new()
+        .merge(page::routes())
         .route("/v1/openapi.json", get(async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI)))
         .route("/v1/process", get(process))
         .route("/v1/doctor", get(diagnosis))

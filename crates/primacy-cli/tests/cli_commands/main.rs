@@ -15,3 +15,4 @@ mod simulate;
 mod support;
 mod usage;
 mod watch;
+mod ways;

@@ -13,10 +13,15 @@ pub(crate) const SECRET: &str = "c8a1f0d2e4b69753";
 impl Telling {
     /// A candidate that takes orders.
     pub(crate) fn taking_orders(world: &World, name: &str) -> Self {
+        Self::taking_orders_with(world, name, SHORT)
+    }
+
+    /// With these options beside.
+    pub(crate) fn taking_orders_with(world: &World, name: &str, options: &[&str]) -> Self {
         let file = world.path("secret");
         fs::write(&file, format!("{SECRET}\n")).expect("a file");
         let file = file.to_str().expect("UTF-8");
-        Self::start_with(world, name, &[SHORT, &["--http-token-file", file]].concat())
+        Self::start_with(world, name, &[options, &["--http-token-file", file]].concat())
     }
 
     /// A question of one who may order.

@@ -4,6 +4,7 @@
 
 mod agent;
 mod agent_rights;
+mod browser;
 mod clients;
 mod deaths;
 mod hooks;
@@ -26,6 +27,10 @@ mod nodes;
 mod operators;
 mod oracles;
 mod outages;
+mod page;
+mod page_looks;
+mod page_many;
+mod page_orders;
 mod patience;
 mod pauses;
 mod peers;

@@ -89,6 +89,10 @@ impl World {
         self.folder.path().join(name)
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn store(&self) -> &str {
         &self.store
     }
@@ -98,6 +102,11 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_primacy"));
         command.args(args).env("PRIMACY_STORE", self.store()).env(MARK, self.folder.path()).stdin(Stdio::null());
         command
+    }
+
+    /// Makes a process one of this world's, so that it is not left behind.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        command.env(MARK, self.folder.path());
     }
 
     /// A runner of a witness with these arguments, not started yet.
@@ -319,7 +328,9 @@ pub(crate) fn send(pid: i32, signal: Signal) {
     while signal == Signal::SIGSTOP && stands_still(pid) && has_write_lock(pid) {
         assert!(Instant::now() < end, "process {pid} does not stand still without a lock");
         strike(Signal::SIGCONT);
-        thread::sleep(Duration::from_millis(5));
+        while has_write_lock(pid) {
+            thread::yield_now();
+        }
         strike(signal);
     }
 }

@@ -227,8 +227,7 @@ impl FileSystem {
     pub(super) fn of(path: &Path) -> Self {
         // The width and sign of the number differ between platforms; the kinds are 32 bits.
         let kind = statfs(path).ok().map(|stat| stat.filesystem_type().0);
-        #[expect(clippy::useless_conversion, reason = "the type differs between platforms")]
-        Self(kind.map(|kind| i64::from(kind) & 0xFFFF_FFFF))
+        Self(kind.and_then(|kind| i64::try_from(i128::from(kind) & 0xFFFF_FFFF).ok()))
     }
 
     pub(super) fn name(self) -> Option<&'static str> {
