@@ -145,7 +145,7 @@ impl Work {
     /// The work must stop. May be said again, also with an earlier `kill_at`.
     pub(super) fn stop(&mut self, moment: Moment) -> Act {
         self.must_stop = true;
-        let Spans { grace, .. } = self.spans;
+        let Spans { grace, dying, .. } = self.spans;
         let leave_by = self.leave_at(moment);
         match &mut self.stage {
             Stage::Starting { .. } if self.planted.is(Flaw::RunsBoth) => self.begin_lost(moment),
@@ -165,7 +165,10 @@ impl Work {
             Stage::Stopping { limit, bound: bound @ Bound::Lease, .. }
                 if moment.kill_at <= moment.now && !self.planted.is(Flaw::KillsWithTheLease) =>
             {
-                (*limit, *bound) = (moment.now.saturating_add(grace), Bound::Grace);
+                // When its time has come, runner and clock say so at once.
+                if moment.now.saturating_add(dying) < *limit {
+                    (*limit, *bound) = (moment.now.saturating_add(grace), Bound::Grace);
+                }
                 Act::Nothing
             }
             Stage::Stopping { limit, bound: Bound::Lease, .. } => {

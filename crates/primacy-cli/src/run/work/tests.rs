@@ -391,6 +391,26 @@ fn a_try_that_runs_when_the_lease_is_over_before_its_time_has_a_grace() {
     assert_eq!(work.due(), Some(9 + SPANS.grace));
 }
 
+#[test]
+fn a_lease_that_is_over_in_its_time_gives_no_other_grace() {
+    for (late, killed) in [(50, false), (50, true), (51, true)] {
+        let (mut work, _) = Work::elected(SPANS);
+        assert_eq!(work.hook_gone(true, Moment { now: 1, kill_at: 100 }), Act::Nothing);
+        assert_eq!(work.stop(Moment { now: 2, kill_at: 50 }), Act::Run(Hook::Lost));
+        if killed {
+            assert_eq!(work.wake(Moment { now: 50, kill_at: 50 }), Act::Kill);
+        }
+        assert_eq!(work.stop(Moment { now: late, kill_at: late }), Act::Nothing);
+        if !killed {
+            assert_eq!(work.wake(Moment { now: late, kill_at: late }), Act::Kill);
+        }
+        assert_eq!(work.hook_gone(false, Moment { now: late, kill_at: late }), Act::Run(Hook::Lost));
+        assert_eq!(work.wake(Moment { now: late + SPANS.grace, kill_at: late }), Act::Kill);
+        assert_eq!(work.hook_gone(false, Moment { now: late + SPANS.grace, kill_at: late }), Act::Nothing);
+        assert!(work.is_over() && !work.is_stopped());
+    }
+}
+
 /// What was left may have begun the work again.
 #[test]
 fn a_success_beside_what_does_not_die_counts_only_when_it_is_repeated() {
