@@ -8,6 +8,7 @@ mod browser;
 mod clients;
 mod deaths;
 mod hooks;
+mod hooks_hindered;
 mod host_socket;
 mod http;
 mod http_events;

@@ -76,7 +76,7 @@ fn start_immune(world: &World, options: &[&str]) -> Runner {
     Runner::start(command)
 }
 
-fn await_log(world: &World, words: &str) -> String {
+pub(crate) fn await_log(world: &World, words: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
         let log = fs::read_to_string(world.path("log")).expect("it was created");
