@@ -211,6 +211,8 @@ enum TermEnd {
     WardenFailed,
     /// It was over before the program could be started.
     NeverBegan,
+    /// The agent grants no time for `--on-lost`.
+    NoGrace,
     /// The runner was asked to end, and some of the program lives on.
     Immune,
     /// No hook will run any more.
@@ -273,6 +275,11 @@ impl Runner {
                     }
                 }
                 TermEnd::NeverBegan => drop(leadership),
+                TermEnd::NoGrace => {
+                    drop(leadership);
+                    self.leave(2).await;
+                    return Err(Refusal::new(2, hooks::NO_GRACE_OF_AGENT));
+                }
                 TermEnd::Work(end) => {
                     if let Some(end) = self.work_over(leadership, end).await {
                         return self.leave_with(end).await;

@@ -195,7 +195,7 @@ fn line(message: &ToWarden) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use primacy::store::Version;
-    use primacy::{Instant, TimingSettings};
+    use primacy::{Instant, Timing, TimingSettings};
 
     /// The warden is the runner's understudy: later than the runner itself to tell the program, and as early to kill it.
     #[test]

@@ -9,6 +9,7 @@ mod clients;
 mod deaths;
 mod hooks;
 mod hooks_hindered;
+mod hooks_through_agent;
 mod host_socket;
 mod http;
 mod http_events;

@@ -38,6 +38,10 @@ pub(super) struct WorkEnd {
     reason: Option<EndReason>,
 }
 
+/// What to say when `--on-lost` has no time.
+pub(super) const NO_GRACE_OF_AGENT: &str = "the grace that the agent has for this election is 0s, and leaves no time for --on-lost: \
+     give it as long as that may take, as with primacy agent --grace 5s";
+
 /// How long a hook that should have ended may yet be seen running, beside what is usual.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -153,6 +157,9 @@ impl Runner {
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
         let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
+        if timing.grace().is_zero() {
+            return TermEnd::NoGrace;
+        }
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
         self.term = Some(term);
