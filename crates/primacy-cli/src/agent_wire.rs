@@ -1,11 +1,12 @@
 //! What programs and the agent say to each other over its socket: a JSON object on each line. The manual's page on the agent's
 //! socket says what each means.
 
+mod place;
 mod token;
+mod unread;
 
 use std::borrow::Cow;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use primacy::Label;
@@ -17,7 +18,9 @@ use tokio::task::coop;
 
 use crate::output::schema;
 use crate::standing::ProgramState;
+pub(crate) use place::{agent_of_host, default_socket};
 pub(crate) use token::{TokenText, token};
+pub(crate) use unread::{elected_token, unread_tokens};
 
 /// The version of the protocol.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -375,25 +378,6 @@ pub(crate) struct HoldFrame {
     pub(crate) proof: ProofKind,
 }
 
-/// Where an agent listens unless something else is said: in this user's runtime directory, or in that of the system.
-pub(crate) fn default_socket(is_root: bool) -> PathBuf {
-    of_user().filter(|_| !is_root).unwrap_or_else(of_system)
-}
-
-/// Where a program looks for the agent unless something else is said: that of its user, if there is one.
-pub(crate) fn agent_of_host() -> PathBuf {
-    of_user().filter(|socket| socket.exists()).unwrap_or_else(of_system)
-}
-
-fn of_user() -> Option<PathBuf> {
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from)?;
-    folder.is_absolute().then(|| folder.join("primacy/agent.sock"))
-}
-
-fn of_system() -> PathBuf {
-    PathBuf::from("/run/primacy/agent.sock")
-}
-
 /// A connection with frames.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -447,6 +431,12 @@ impl Channel {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The tokens of leaderships that were told and not looked at. Nothing more is read from it.
+    pub(crate) fn into_unread_tokens(mut self) -> (UnixStream, Vec<TokenText>) {
+        let tokens = unread_tokens(std::mem::take(&mut self.inbox), &self.stream);
+        (self.stream, tokens)
     }
 
     /// Sends a frame that may be long, for this long at most.

@@ -77,6 +77,12 @@ impl CandidateHandle {
         self.send(Command::Prefer { rank });
     }
 
+    /// Whether the candidate keeps out of the election from now on, however it stands by preference. What it is told of its rank
+    /// meanwhile, or [measures](crate::MeasuredPreference), counts when it takes part again. A leadership that there is stays.
+    pub fn abstain(&self, abstains: bool) {
+        self.send(Command::Abstain { abstains });
+    }
+
     /// Has the candidate ask only for tokens above this one from its next attempt on, whatever its store has granted: the
     /// highest that the [fenced resource](crate::Fence) has taken. So a store that was made anew, or restored from a backup,
     /// grants tokens that the resource takes.
@@ -160,6 +166,11 @@ impl Candidate {
     /// As [`CandidateHandle::prefer`].
     pub fn prefer(&self, rank: Option<Rank>) {
         self.handle.prefer(rank);
+    }
+
+    /// As [`CandidateHandle::abstain`].
+    pub fn abstain(&self, abstains: bool) {
+        self.handle.abstain(abstains);
     }
 
     /// As [`CandidateHandle::raise_floor`].

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     RunOut { token: Token },
     /// How it stands by preference has changed; `None`: it never leads.
     Prefer { rank: Option<Rank> },
+    /// Whether it keeps out of the election, however it stands.
+    Abstain { abstains: bool },
     /// Only tokens above this one are of use from now on.
     RaiseFloor { floor: Token },
     /// It is to leave so much time to each that is before it in line.

@@ -65,8 +65,11 @@ pub(crate) fn start(
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
     let (label, own) = (config.label.clone(), me.clone());
     let metrics = Arc::new(CandidateMetrics::default());
+    let rank = config.rank;
     let mut driver = Driver {
         core,
+        rank,
+        abstains: false,
         client: StoreClient::new(store, election, me, group),
         commands: commands.clone(),
         leaderships: leadership_outbox,
@@ -124,6 +127,10 @@ struct Driver {
     status: StatusOutbox,
     commands: mpsc::UnboundedSender<Command>,
     leaderships: mpsc::UnboundedSender<Leadership>,
+    /// How it stands by preference.
+    rank: Option<Rank>,
+    /// It keeps out of the election, however it stands.
+    abstains: bool,
     /// When it makes way for a better one that waits. In the `registers` protocol its group says so.
     fail_back: FailBack,
     better: FailBackWatch,
@@ -354,7 +361,16 @@ impl Driver {
                     events.push_back(Input::Event(if is_over { Event::Drained } else { Event::Resign }));
                 }
             }
-            Some(Command::Prefer { rank }) => events.push_back(Input::Event(Event::Prefer(rank))),
+            Some(Command::Prefer { rank }) => {
+                self.rank = rank;
+                if !self.abstains {
+                    events.push_back(Input::Event(Event::Prefer(rank)));
+                }
+            }
+            Some(Command::Abstain { abstains }) => {
+                self.abstains = abstains;
+                events.push_back(Input::Event(Event::Prefer(self.rank.filter(|_| !abstains))));
+            }
             Some(Command::RaiseFloor { floor }) => events.push_back(Input::Event(Event::RaiseFloor(floor))),
             Some(Command::SetSlot { slot }) => events.push_back(Input::Event(Event::SetSlot(slot))),
             Some(Command::SawWaiting { token, waiting }) if Some(token) == current => {

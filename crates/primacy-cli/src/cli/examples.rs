@@ -53,10 +53,10 @@ CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. Wh
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.
 Each transition is a line on standard error; --quiet leaves errors only.
 --on-lost is run before the candidate campaigns, and when the leadership ends. The lease is given back when it has succeeded.
-Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 70 --on-lost has failed, \
+Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 70 --on-lost has not succeeded in time, \
 or --on-elected with --once, 71 primacy's own \
 processes cannot be started or do not stay alive, 75 lost the leadership with --once, or did not have it with --try or \
---for, 77 asked to end while some of CMD may not be killed, 126 CMD cannot be executed, 127 CMD not found.";
+--for, 77 asked to end while some of CMD or of a hook may not be killed, 126 CMD cannot be executed, 127 CMD not found.";
 
 /// What fits on one screen.
 pub(crate) const AGENT_SHORT: &str = "\

@@ -288,21 +288,21 @@ fn named(shared: &Shared, name: &str) -> Result<ElectionName, Box<Response>> {
 
 /// The candidates of this process in that election, or in the only one.
 fn meant(shared: &Shared, name: Option<&str>) -> Result<Vec<Arc<CandidateSource>>, Box<Response>> {
-    if shared.candidates.kind() == ProcessKind::Voter {
-        return Err(refused(StatusCode::NOT_FOUND, NO_CANDIDATE).into());
-    }
-    let elections = shared.candidates.elections();
-    let election = match name {
-        Some(name) => named(shared, name)?,
-        // Another election than was meant may be the only one by now.
-        None if shared.candidates.kind() == ProcessKind::Agent => {
-            let why = "an agent takes part in the elections of its programs: say which is meant, with ?election=NAME";
-            return Err(refused(StatusCode::BAD_REQUEST, why).into());
-        }
-        None => elections.into_iter().next().ok_or_else(|| Box::new(refused(StatusCode::NOT_FOUND, NO_CANDIDATE)))?,
-    };
     let all = shared.candidates.all();
-    Ok(all.into_iter().filter(|candidate| *candidate.election() == election).collect())
+    match (shared.candidates.kind(), name) {
+        (ProcessKind::Voter, _) => Err(refused(StatusCode::NOT_FOUND, NO_CANDIDATE).into()),
+        (_, Some(name)) => {
+            let known: Vec<_> = all.into_iter().filter(|candidate| candidate.election().as_str() == name).collect();
+            // One that is not there is refused by the same sentence everywhere.
+            if known.is_empty() { named(shared, name).map(|_| known) } else { Ok(known) }
+        }
+        // Another election than was meant may be the only one by now.
+        (ProcessKind::Agent, None) => {
+            let why = "an agent takes part in the elections of its programs: say which is meant, with ?election=NAME";
+            Err(refused(StatusCode::BAD_REQUEST, why).into())
+        }
+        (ProcessKind::Candidate, None) => Ok(all),
+    }
 }
 
 // ---- what is refused ----

@@ -136,7 +136,16 @@ impl Campaign {
     pub(super) fn prefer(&self, rank: Option<Rank>) {
         match self {
             Self::Store(candidate) => candidate.prefer(rank),
-            Self::Agent(candidate) => candidate.take_part(rank.is_some()),
+            // It has no preference of its own.
+            Self::Agent(_) => {}
+        }
+    }
+
+    /// Whether it keeps out of the election, whatever it prefers.
+    pub(super) fn abstain(&self, abstains: bool) {
+        match self {
+            Self::Store(candidate) => candidate.abstain(abstains),
+            Self::Agent(candidate) => candidate.take_part(!abstains),
         }
     }
 

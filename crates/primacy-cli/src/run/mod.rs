@@ -159,6 +159,12 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     HttpListener::check(&args.http).map_err(usage)?;
     args.check_agent().map_err(usage)?;
     let hooks = check_hooks(&args)?;
+    if hooks.is_some() && timing.grace().is_zero() {
+        return Err(Refusal::new(
+            2,
+            "--grace 0s leaves no time for --on-lost: give it as long as that may take, as with --grace 5s",
+        ));
+    }
     if args.limit.is_some_and(|limit| limit.is_zero()) {
         return Err(Refusal::new(2, "--for 0s waits for nothing; --try asks once and does not wait"));
     }

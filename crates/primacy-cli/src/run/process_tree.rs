@@ -151,6 +151,14 @@ pub(super) fn is_dead(child: Pid) -> bool {
     !matches!(waitid(WaitId::Pid(child), look), Ok(None))
 }
 
+/// How a child ended that is dead and was not reaped.
+pub(super) fn end_of_dead(child: Pid) -> Option<End> {
+    let child = rustix::process::Pid::from_raw(child.as_raw())?;
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(child), look).ok()??;
+    status.exit_status().map(End::Code).or_else(|| status.terminating_signal().map(End::Signal))
+}
+
 /// Reaps a child that is dead, without waiting.
 pub(super) fn reap(child: Pid) -> Option<End> {
     let child = rustix::process::Pid::from_raw(child.as_raw())?;

@@ -28,8 +28,8 @@ use super::status_file::StatusFile;
 use super::tell;
 use super::waiting::{changed, has_looked, in_vain, trouble_changed, wait_for};
 use super::warden_handle::{AttachedWarden, IdleWarden};
-use super::wire::{self, Deadlines, FromWarden, ToWarden};
-use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE};
+use super::wire::{self, Deadlines, FromWarden, Led, ToWarden};
+use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE, nanos};
 
 mod hooks;
 
@@ -51,7 +51,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let mut setbacks = Setbacks::default();
         // A candidate of a program that stays warm begins only when the work has stopped.
         let warden = match job.hooks {
-            Some(_) => match hooks::cleared(warden, &job, &mut signals, &mut setbacks).await {
+            Some(_) => match hooks::cleared_and_told(warden, &job, &mut signals, &mut setbacks).await {
                 Ok(warden) => FirstWarden::Cleared(warden),
                 Err(end) => return end,
             },
@@ -106,6 +106,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             ranks,
             rank,
             timing,
+            term: None,
             ending: None,
             immune: false,
             setbacks,
@@ -176,6 +177,8 @@ struct Runner {
     rank: Option<Rank>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
     timing: Timing,
+    /// With hooks: the lease as the warden was told of it last.
+    term: Option<Deadlines>,
     /// A signal that has asked for the end.
     ending: Option<Signal>,
     /// Some of the program may not be killed by this user, and lives.
@@ -208,10 +211,14 @@ enum TermEnd {
     WardenFailed,
     /// It was over before the program could be started.
     NeverBegan,
+    /// The agent grants no time for `--on-lost`.
+    NoGrace,
     /// The runner was asked to end, and some of the program lives on.
     Immune,
     /// No hook will run any more.
     Work(WorkEnd),
+    /// The warden is gone, as it says, and the runner has stopped the work of a program that stays warm by itself.
+    StoppedAlone(String),
 }
 
 impl Runner {
@@ -221,7 +228,7 @@ impl Runner {
                 WaitEnd::Elected(leadership) => leadership,
                 WaitEnd::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
                 WaitEnd::WardenDied => {
-                    let (how, _) = self.bury().await;
+                    let (how, ..) = self.bury(None).await;
                     if let Some(end) = self.renew_warden(how).await {
                         return self.leave_with(end).await;
                     }
@@ -268,33 +275,46 @@ impl Runner {
                     }
                 }
                 TermEnd::NeverBegan => drop(leadership),
+                TermEnd::NoGrace => {
+                    drop(leadership);
+                    self.leave(2).await;
+                    return Err(Refusal::new(2, hooks::NO_GRACE_OF_AGENT));
+                }
                 TermEnd::Work(end) => {
                     if let Some(end) = self.work_over(leadership, end).await {
                         return self.leave_with(end).await;
                     }
                 }
                 TermEnd::WardenFailed => {
-                    let (how, tree) = self.bury().await;
-                    match self.job.hooks {
-                        Some(_) => self.stop_work_alone(&leadership, tree).await,
-                        None => warn!("the program was killed, since its warden died or hung"),
-                    }
+                    let (how, ..) = self.bury(None).await;
+                    warn!("the program was killed, since its warden died or hung");
                     tell::giving_back(token, None);
                     drop(leadership);
-                    if self.ending.is_some() {
-                        let code = if self.job.hooks.is_some() { 0 } else { signals::exit_code(Signal::SIGKILL) };
-                        return Ok(self.leave(code).await);
+                    if let Some(end) = self.go_on_without(how, signals::exit_code(Signal::SIGKILL)).await {
+                        return self.leave_with(end).await;
                     }
-                    if self.job.once {
-                        return Ok(self.leave(LOST).await);
-                    }
-                    if let Some(end) = self.renew_warden(how).await {
+                }
+                TermEnd::StoppedAlone(how) => {
+                    tell::giving_back(token, None);
+                    drop(leadership);
+                    if let Some(end) = self.go_on_without(how, 0).await {
                         return self.leave_with(end).await;
                     }
                 }
                 TermEnd::Immune => leave_it_alive(),
             }
         }
+    }
+
+    /// Nothing runs any more, and the warden is gone. `code`: how the runner ends if a signal has asked for that.
+    async fn go_on_without(&mut self, how: String, code: u8) -> Option<Result<u8, Refusal>> {
+        if self.ending.is_some() {
+            return Some(Ok(code));
+        }
+        if self.job.once {
+            return Some(Ok(LOST));
+        }
+        self.renew_warden(how).await
     }
 
     /// Those who ask are told of this leadership from now on.
@@ -388,7 +408,7 @@ impl Runner {
         let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
-        self.warden.lead(token, term, &timing, leadership.connection());
+        self.warden.lead(self.leading(leadership, term), leadership.connection());
         info!("this candidate leads {} with token {token}", self.job.source.election());
         self.immune = false;
         let mut reason = None;
@@ -449,6 +469,11 @@ impl Runner {
         }
     }
 
+    /// The leadership, as the warden is told of it.
+    fn leading(&self, leadership: &Guard, term: Deadlines) -> Led {
+        Led { token: leadership.token().get(), term, grace_ns: nanos(self.timing.grace()) }
+    }
+
     /// When the runner kills a warden that has not killed the program by then, and does its work.
     fn overrule_at(&self, phase: &Phase) -> Option<Instant> {
         let allowance = self.timing.kill() / 2;
@@ -466,6 +491,7 @@ impl Runner {
             Phase::Leading { until, version, timing } => {
                 self.timing = *timing;
                 let term = Deadlines::of(*until, *version, timing);
+                self.term = Some(term);
                 self.warden.tell(&ToWarden::Extend(term));
             }
             Phase::Draining { by, .. } => {
@@ -499,8 +525,9 @@ impl Runner {
     }
 
     /// The warden is gone or hangs: does its work. Kills the program and all that it started, and waits until they are
-    /// dead. Says how the warden ended, and what was killed.
-    async fn bury(&mut self) -> (String, ProcessTree) {
+    /// dead, but not longer than until `by`. Says how the warden ended, what was killed, and
+    /// whether all of it is dead.
+    async fn bury(&mut self, by: Option<Instant>) -> (String, ProcessTree, bool) {
         // What the score's command has started must not be taken for what the program has.
         drop(self.ranks.take());
         let how = self.warden.end_warden().await;
@@ -508,16 +535,19 @@ impl Runner {
         let mut pauses = Pauses::new();
         let mut tell_at = clock::now();
         loop {
-            let Attempt::Left { immune } = tree.kill() else { return (how, tree) };
+            let Attempt::Left { immune } = tree.kill() else { return (how, tree, true) };
             if !immune.is_empty() {
                 if clock::now() >= tell_at {
                     tell_at = clock::now() + Duration::from_secs(60);
                     let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                     error!("{}", wire::immune(&processes));
                 }
-                if self.ending.is_some() {
+                if self.ending.is_some() && by.is_none() {
                     leave_it_alive();
                 }
+            }
+            if by.is_some_and(|by| clock::now() >= by) {
+                return (how, tree, false);
             }
             tokio::select! {
                 () = tokio::time::sleep(pauses.next()) => {}

@@ -29,6 +29,11 @@ pub(super) enum Next {
 }
 
 impl Setbacks {
+    /// Whether a failure now would be the first of a row.
+    pub(super) fn is_calm(&self, now: Instant) -> bool {
+        self.last.is_none_or(|last| now.since(last) > CALM)
+    }
+
     /// Counts a failure.
     pub(super) fn note(&mut self, now: Instant) -> Next {
         if self.last.is_some_and(|last| now.since(last) > CALM) {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-use primacy::clock;
+use primacy::{ElectionName, Label, clock};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tracing::warn;
@@ -52,7 +52,7 @@ impl StatusFile {
     /// If it cannot be written for the first time, or the system gives no thread.
     pub(super) fn start(path: PathBuf, candidate: Arc<CandidateSource>) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
-        write(&path, &candidate, &candidate.standing())?;
+        write(&path, candidate.election(), candidate.label(), &candidate.standing())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let ((tell, written), (end, ended)) = (channel(), oneshot::channel());
         let follow = move || {
@@ -96,7 +96,7 @@ async fn follow(path: &Path, candidate: &CandidateSource, mut ended: oneshot::Re
         if standing == last && !is_in_trouble && !is_over {
             continue;
         }
-        match write(path, candidate, &standing) {
+        match write(path, candidate.election(), candidate.label(), &standing) {
             Ok(()) => is_in_trouble = false,
             Err(error) => {
                 if !is_in_trouble {
@@ -113,12 +113,12 @@ async fn follow(path: &Path, candidate: &CandidateSource, mut ended: oneshot::Re
 }
 
 /// Writes it whole, so that nobody reads a half.
-fn write(path: &Path, candidate: &CandidateSource, standing: &Standing) -> io::Result<()> {
+pub(super) fn write(path: &Path, election: &ElectionName, label: &Label, standing: &Standing) -> io::Result<()> {
     let StandingParts { word, token, stop_at, why } = standing.parts();
     let status = FileStatus {
         schema: SCHEMA,
-        election: candidate.election().as_str().to_owned(),
-        label: candidate.label().as_str().to_owned(),
+        election: election.as_str().to_owned(),
+        label: label.as_str().to_owned(),
         standing: word,
         token: token.map(primacy::Token::get),
         stop_ns: stop_at.map(clock::to_boot_nanos),

@@ -1,35 +1,34 @@
 //! A candidate whose leaderships come from the agent of this host: its connection, and what it does with what it is told.
 
 mod belief;
+mod connection;
+#[cfg(test)]
+mod tests;
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::socket::{Shutdown, shutdown};
 use primacy::metrics::CandidateMetrics;
 use primacy::store::{EndReason, Why};
 use primacy::{
     CandidateConfig, ElectionName, Instant, Label, Phase, Status, StopReason, Timing, TimingSettings, Token, clock,
 };
-use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::agent_wire::{
-    ANSWER_MOST, Channel, ElectedFrame, EndFrame, Heard, HoldRequest, PROTOCOL, ProofKind, RefusalCode, Request, Said,
-    TokenText, WaitState, WaitingFrame,
+    Channel, ElectedFrame, EndFrame, Heard, RefusalCode, Said, TokenText, WaitState, WaitingFrame, elected_token,
 };
 use crate::sleep::sleep_until;
 use crate::standing::CandidateState;
 use belief::Belief;
+use connection::{ask, close, leave, next, say};
 
-/// How long the agent may take to speak first.
-const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// How long to wait after one connection before the next. It doubles.
+/// How long to wait after one connection before the next. It doubles, unless the connection has lasted for the longest of these.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
@@ -92,11 +91,12 @@ impl AgentCandidate {
             orders: ordered,
             me: orders.clone(),
             lead: None,
+            waits: Why::NotLooked,
             takes_part: true,
             leaves: false,
             has_looked: false,
-            guards: 0,
             pause: Duration::ZERO,
+            warned: None,
         };
         let task = tokio::spawn(driver.run());
         Self { status: statuses, trouble: troubles, elected: taken, orders, task }
@@ -184,16 +184,18 @@ struct Driver {
     orders: mpsc::UnboundedReceiver<Order>,
     /// For the leaderships that it hands out.
     me: mpsc::UnboundedSender<Order>,
-    /// The last leadership that was told, until nothing works by it.
+    /// The leadership that the runner has, until nothing works by it. Until then there is no other, and no other connection.
     lead: Option<Lead>,
+    /// What the agent's candidate waits for, as it was told last.
+    waits: Why,
     takes_part: bool,
     leaves: bool,
     /// The agent's candidate has seen the election's record.
     has_looked: bool,
-    /// How many leaderships the runner has that it has not given back. Until there is none, there is no other connection.
-    guards: usize,
     /// Before the next connection.
     pause: Duration,
+    /// Why the last connection has ended, if it was told and would only be told again.
+    warned: Option<String>,
 }
 
 struct Lead {
@@ -233,20 +235,22 @@ impl Driver {
                     continue;
                 }
             };
-            self.obey(order, None);
+            // Without a connection nothing can fail.
+            let _ = self.obey(order, None);
         }
         None
     }
 
     /// Takes part by this connection, until that has ended, and nothing works by what it has told.
     async fn take_part(&mut self, channel: Channel) {
-        let mut channel = Some(channel);
+        let (mut channel, begun) = (Some(channel), clock::now());
         loop {
-            if let Some(open) = channel.as_mut().filter(|_| self.guards == 0 && (self.leaves || !self.takes_part)) {
-                return leave(open).await;
-            }
-            if channel.is_none() && self.guards == 0 {
-                return;
+            if self.lead.is_none() {
+                match channel.take_if(|_| self.leaves || !self.takes_part) {
+                    Some(channel) => return leave(channel),
+                    None if channel.is_none() => return,
+                    None => {}
+                }
             }
             let due = self.lead.as_ref().and_then(|lead| lead.belief.deadline());
             let woken = tokio::select! {
@@ -255,31 +259,34 @@ impl Driver {
                 line = next(&mut channel) => Woken::Line(line),
                 () = sleep_until(due) => Woken::Due,
             };
-            match woken {
+            let done = match woken {
                 Woken::Order(order) => self.obey(order, channel.as_ref()),
-                Woken::Due => self.change_belief(|belief| belief.wake(clock::now())),
-                Woken::Line(line) => {
-                    if let Err(why) = self.hear(line, channel.as_ref()) {
-                        self.disconnected(&why, channel.take());
-                    }
+                Woken::Due => {
+                    self.change_belief(|belief| belief.wake(clock::now()));
+                    Ok(())
                 }
+                Woken::Line(line) => self.hear(line, channel.as_ref()),
+            };
+            if let Err(why) = done {
+                if clock::now().since(begun) >= PAUSE_MOST {
+                    (self.pause, self.warned) = (PAUSE, None);
+                }
+                self.disconnected(why, channel.take());
             }
         }
     }
 
-    fn obey(&mut self, order: Option<Order>, channel: Option<&Channel>) {
+    /// Does what the runner asks for.
+    ///
+    /// # Errors
+    /// Why the connection must end.
+    fn obey(&mut self, order: Option<Order>, channel: Option<&Channel>) -> Result<(), String> {
         match order {
             Some(Order::Stopped(token)) => {
-                self.guards = self.guards.saturating_sub(1);
-                if let Some(channel) = channel
-                    && let Err(error) = say(channel, &Said::Stopped { token: TokenText(token) })
-                {
-                    debug!(%error, "the agent cannot be told that the work has stopped");
-                }
-                if self.lead.as_ref().is_some_and(|lead| lead.belief.token() == token) {
-                    self.lead = None;
-                    self.wait_for(if channel.is_some() { Why::CoolingDown } else { Why::Unreachable });
-                }
+                self.lead = None;
+                self.wait_for(if channel.is_some() { self.waits.clone() } else { Why::Unreachable });
+                // An agent that does not know it would renew what nobody works by.
+                return channel.map_or(Ok(()), |channel| Self::give_back(TokenText(token), channel));
             }
             Some(Order::GiveUp(reason)) => self.change_belief(|belief| belief.give_up(reason, clock::now())),
             Some(Order::TakePart(takes_part)) => {
@@ -290,6 +297,13 @@ impl Driver {
             }
             Some(Order::Leave) | None => self.leaves = true,
         }
+        Ok(())
+    }
+
+    /// Says that nothing works by this token.
+    fn give_back(token: TokenText, channel: &Channel) -> Result<(), String> {
+        let said = say(channel, &Said::Stopped { token });
+        said.map_err(|error| format!("cannot be told that the work has stopped: {error}"))
     }
 
     /// Changes what is believed of the leadership, and tells the runner.
@@ -319,20 +333,30 @@ impl Driver {
     /// Handles a line of the agent, and answers it.
     ///
     /// # Errors
-    /// Why nothing more can be heard over this connection.
+    /// Why the connection must end, as what the agent does.
     fn hear(&mut self, line: io::Result<Option<Vec<u8>>>, channel: Option<&Channel>) -> Result<(), String> {
-        let line = line.map_err(|error| error.to_string())?.ok_or("it has closed the connection")?;
-        let channel = channel.ok_or("there is no connection")?;
-        let (heard, number) = Heard::read(&line).map_err(|error| format!("it says what makes no sense: {error}"))?;
+        let line = line.map_err(|error| format!("is away: {error}"))?.ok_or("is away: it has closed the connection")?;
+        let channel = channel.ok_or("is away")?;
+        let (heard, number) = match Heard::read(&line) {
+            Ok(heard) => heard,
+            Err(error) => {
+                if let Some(token) = elected_token(&line) {
+                    self.decline(token, channel)?;
+                }
+                return Err(format!("says what makes no sense: {error}"));
+            }
+        };
         match heard {
             Heard::Waiting(waiting) => self.waiting(waiting),
             Heard::Elected(elected) => self.begin(elected, channel)?,
             Heard::Extended { token, stop_ns, deadline_ns } => {
                 self.of_token(token, |belief| belief.extended(point(stop_ns), point(deadline_ns)));
+                self.decline(token, channel)?;
             }
             Heard::Draining { token, end, by_ns } => {
                 let reason = reason(end);
                 self.of_token(token, |belief| belief.drain(reason, point(by_ns)));
+                self.decline(token, channel)?;
             }
             Heard::Lost { token, end } => {
                 let reason = reason(end);
@@ -340,17 +364,25 @@ impl Driver {
             }
             Heard::Refused { code, why } => {
                 self.note_trouble(format!("the agent has refused: {why}"), !code.may_pass());
-                if code == RefusalCode::Ending {
-                    return Err("it ends".to_owned());
-                }
-                return Err(why);
+                return Err(if code == RefusalCode::Ending { "ends".to_owned() } else { format!("refuses: {why}") });
             }
             Heard::Agent { .. } | Heard::Other => {}
         }
-        if let Some(n) = number {
-            say(channel, &Said::Read { n }).map_err(|error| error.to_string())?;
+        if let Some(n) = number
+            && let Err(error) = say(channel, &Said::Read { n })
+        {
+            // What it has said before it hung up is heard all the same; one that misses the answer hangs up.
+            debug!(%error, "the agent is not answered");
         }
         Ok(())
+    }
+
+    /// Gives back a leadership unless the runner has it: nothing works by it.
+    fn decline(&self, token: TokenText, channel: &Channel) -> Result<(), String> {
+        if self.lead.as_ref().is_some_and(|lead| lead.belief.token() == token.0) {
+            return Ok(());
+        }
+        Self::give_back(token, channel)
     }
 
     fn of_token(&mut self, token: TokenText, change: impl FnOnce(&mut Belief)) {
@@ -370,41 +402,46 @@ impl Driver {
         }
         // Another agent has not seen what this candidate has.
         let why = if why == Why::NotLooked && self.has_looked { Why::Unreachable } else { why };
+        self.waits = why;
         if self.lead.is_none() {
-            self.wait_for(why);
+            self.wait_for(self.waits.clone());
         }
     }
 
     /// The agent has its store, and this candidate takes part.
     fn reached(&mut self) {
-        (self.has_looked, self.pause) = (true, PAUSE);
+        self.has_looked = true;
         self.trouble.send_if_modified(|trouble| trouble.take().is_some());
     }
 
     /// It leads. Whether the work can begin is for the runner to say, when it has taken the leadership.
     fn begin(&mut self, elected: ElectedFrame, channel: &Channel) -> Result<(), String> {
         self.reached();
-        // One whose end this runner has not seen yet is over: the agent tells no two.
-        self.change_belief(|belief| belief.end(EndReason::Expired));
         let ElectedFrame { token: TokenText(token), stop_ns, deadline_ns, lease_ms, grace_ms, .. } = elected;
+        if self.lead.is_some() {
+            // The agent tells no two: the one before is over. Something of its work does not end, and might not for long; this
+            // candidate could lead meanwhile, and do nothing.
+            self.change_belief(|belief| belief.end(EndReason::Expired));
+            self.decline(TokenText(token), channel)?;
+            return Err("has told of a leadership before the work of the last had stopped".to_owned());
+        }
         let usual = TimingSettings::for_program(Duration::from_millis(lease_ms));
         let timing = Timing::new(TimingSettings { grace: Duration::from_millis(grace_ms), ..usual });
         let file = channel.stream().as_fd().try_clone_to_owned();
         let (timing, connection) = match (timing, file) {
             (Ok(timing), Ok(connection)) => (timing, connection),
             (timing, file) => {
-                // Nobody will work by it.
-                let told = say(channel, &Said::Stopped { token: TokenText(token) });
+                self.decline(TokenText(token), channel)?;
                 let refused = timing.err().map(|error| error.to_string());
                 let why = refused.or(file.err().map(|error| error.to_string())).unwrap_or_default();
-                debug!(?told, "a leadership was not begun");
-                return Err(format!("a leadership of it could not be begun: {why}"));
+                return Err(format!("has told of a leadership that cannot begin: {why}"));
             }
         };
         let belief = Belief::elected(token, timing, point(stop_ns), point(deadline_ns));
         let (phases, told) = watch::channel(belief.phase());
         self.lead = Some(Lead { belief, phases });
-        self.guards += 1;
+        // When it has ended, until the agent says more.
+        self.waits = Why::CoolingDown;
         self.change_belief(|_| ());
         self.status.send_replace(Status::Leading { token, trouble: None });
         // If the runner takes none any more, it is dropped here, and so given back.
@@ -412,18 +449,19 @@ impl Driver {
         Ok(())
     }
 
-    fn disconnected(&mut self, why: &str, channel: Option<Channel>) {
+    fn disconnected(&mut self, why: String, channel: Option<Channel>) {
         if let Some(channel) = channel {
             close(&channel);
         }
-        let goes_on = match &self.lead {
-            Some(_) => "; the leadership lasts until its deadline",
-            None => "",
+        let goes_on = match self.lead.as_ref().map(|lead| lead.belief.phase()) {
+            Some(Phase::Leading { .. } | Phase::Draining { .. }) => "; the leadership lasts until its deadline",
+            _ => "",
         };
-        if self.has_looked {
-            warn!("the agent is away: {why}{goes_on}; it is asked again");
-        } else {
-            self.note_trouble(format!("the agent: {why}"), false);
+        if !self.has_looked {
+            self.note_trouble(format!("the agent {why}"), false);
+        } else if self.warned.as_ref() != Some(&why) {
+            warn!("the agent {why}{goes_on}; it is asked again");
+            self.warned = Some(why);
         }
         if self.lead.is_none() {
             self.wait_for(Why::Unreachable);
@@ -451,92 +489,6 @@ impl Driver {
             *status = Status::Waiting { why, leader: None, standing: None, trouble: None };
             true
         });
-    }
-}
-
-/// Connects, and requests a hold.
-///
-/// # Errors
-/// Why that could not be done.
-async fn ask(socket: &Path, election: &str, label: &Label, data: &str) -> Result<Channel, String> {
-    let place = socket.display();
-    let asked = async {
-        let stream = UnixStream::connect(socket).await.map_err(|error| error.to_string())?;
-        let mut channel = Channel::new(stream);
-        let line = channel.next_within(ANSWER_MOST).await.map_err(|error| error.to_string())?;
-        let line = line.ok_or("it has closed the connection")?;
-        match Heard::read(&line).map_err(|error| error.to_string())? {
-            (Heard::Agent { protocol: PROTOCOL }, _) => {}
-            (Heard::Agent { protocol }, _) => return Err(format!("it speaks version {protocol} of the protocol")),
-            (Heard::Refused { why, .. }, _) => return Err(why),
-            _ => return Err("it does not speak as an agent does".to_owned()),
-        }
-        let now_ns = clock::boot_nanos().ok_or("the boot clock cannot be read")?;
-        let request = Request::Hold(HoldRequest {
-            protocol: PROTOCOL,
-            election: election.to_owned(),
-            now_ns,
-            name: Some(label.as_str().to_owned()),
-            data: Some(data.to_owned()),
-            // This process is not the one that works.
-            proof: ProofKind::None,
-        });
-        let line = serde_json::to_vec(&request).map_err(|error| error.to_string())?;
-        channel.write(line).await.map_err(|error| error.to_string())?;
-        Ok(channel)
-    };
-    let asked = tokio::time::timeout(HELLO_WITHIN, asked).await.unwrap_or_else(|_| Err("it is silent".to_owned()));
-    asked.map_err(|why| format!("no agent answers on {place}: {why}"))
-}
-
-/// Says something, and does not wait.
-///
-/// # Errors
-/// If the agent does not read, or the connection has ended. Part of it may have been said.
-fn say(channel: &Channel, said: &Said) -> io::Result<()> {
-    let mut line = serde_json::to_vec(said).map_err(io::Error::other)?;
-    line.push(b'\n');
-    match channel.stream().try_write(&line) {
-        Ok(count) if count == line.len() => Ok(()),
-        Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Ends a connection on which nothing is worked for. What it has told of a leadership and was not read is given back.
-async fn leave(channel: &mut Channel) {
-    let mut tokens = Vec::new();
-    loop {
-        let line = tokio::select! {
-            biased;
-            line = channel.next_within(ANSWER_MOST) => line.ok().flatten(),
-            () = std::future::ready(()) => None,
-        };
-        let Some(line) = line else { break };
-        if let Ok((Heard::Elected(elected), _)) = Heard::read(&line) {
-            tokens.push(elected.token);
-        }
-    }
-    for token in tokens {
-        if let Err(error) = say(channel, &Said::Stopped { token }) {
-            debug!(%error, "a leadership that nobody took lasts until its deadline");
-        }
-    }
-    close(channel);
-}
-
-/// Ends the connection also for the warden, which has a file of it.
-fn close(channel: &Channel) {
-    if let Err(error) = shutdown(channel.stream().as_raw_fd(), Shutdown::Both) {
-        debug!(%error, "the connection to the agent has ended before");
-    }
-}
-
-/// The next line, if there is a connection. Cancel-safe.
-async fn next(channel: &mut Option<Channel>) -> io::Result<Option<Vec<u8>>> {
-    match channel {
-        Some(channel) => channel.next_within(ANSWER_MOST).await,
-        None => std::future::pending().await,
     }
 }
 

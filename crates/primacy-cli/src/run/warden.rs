@@ -29,7 +29,7 @@ mod hooks;
 use super::handover;
 use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses, ProcessTree};
-use super::wire::{self, Deadlines, FromWarden, Hello, ToWarden};
+use super::wire::{self, Deadlines, FromWarden, Hello, Led, ToWarden};
 use super::work::{Hook, Work};
 
 /// `primacy __warden`: standard input is the socket to the runner.
@@ -183,8 +183,8 @@ impl Warden {
     /// The one next deadline, on the boot clock: it comes on time also after a suspend.
     fn set_timer(&self) -> io::Result<()> {
         let next = match (&self.lease, &self.program) {
-            (_, Some(Program { dying: Some(dying), .. })) => Some(dying.again_at),
             _ if self.hello.hooks.is_some() => self.work_deadline(),
+            (_, Some(Program { dying: Some(dying), .. })) => Some(dying.again_at),
             (Some(lease), Some(_)) if lease.told => Some(lease.term.kill_at),
             (Some(lease), Some(_)) => Some(lease.term.stop_at.min(lease.term.kill_at)),
             _ => None,
@@ -249,7 +249,7 @@ impl Warden {
         let over = !connected || messages.iter().any(ends);
         for message in messages {
             match message {
-                ToWarden::Lead { term, .. } if over => self.decline(term),
+                ToWarden::Lead(led) if over => self.decline(led.term),
                 message => self.obey(message),
             }
         }
@@ -259,12 +259,9 @@ impl Warden {
     fn obey(&mut self, message: ToWarden) {
         match message {
             ToWarden::Hello(_) => {}
-            ToWarden::Clear => self.clear(),
+            ToWarden::Clear { led } => self.clear(led),
             ToWarden::Candidate { id } => self.hello.id = Some(id),
-            ToWarden::Lead { token, term, grace_ns } => {
-                self.hello.grace_ns = grace_ns;
-                self.lead(token, term);
-            }
+            ToWarden::Lead(led) => self.lead(led),
             ToWarden::Extend(term) => {
                 if let Some(lease) = &mut self.lease {
                     // A program that was told to stop has until its own deadline, not a later one.
@@ -310,7 +307,8 @@ impl Warden {
         self.tell(&FromWarden::Gone { end: End::Signal(Signal::SIGKILL as i32), overdue: true });
     }
 
-    fn lead(&mut self, token: u64, term: Deadlines) {
+    fn lead(&mut self, Led { token, term, grace_ns }: Led) {
+        self.hello.grace_ns = grace_ns;
         self.lease = Some(Lease { term, told: false });
         if clock::boot_nanos().unwrap_or(u64::MAX) >= term.kill_at {
             return self.decline(term);
@@ -388,11 +386,15 @@ impl Warden {
                 let now = clock::boot_nanos().unwrap_or_default();
                 let pause = u64::try_from(dying.pauses.next().as_nanos()).unwrap_or_default();
                 dying.again_at = now.saturating_add(pause);
+                let left = program.hook.and_then(|_| process_tree::end_of_dead(program.pid));
                 let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                 let is_old = dying.told.as_ref().is_some_and(|(told, again)| *told == processes && now < *again);
                 if !processes.is_empty() && !is_old {
                     dying.told = Some((processes.clone(), now.saturating_add(TELL_EVERY)));
                     self.tell(&FromWarden::Immune { processes });
+                }
+                if let Some(end) = left {
+                    self.hook_left(end);
                 }
             }
         }
@@ -402,7 +404,8 @@ impl Warden {
         if self.alone {
             let said = match message {
                 FromWarden::Immune { processes } => wire::immune(processes),
-                FromWarden::HookEnded { hook, end } if !end.is_success() => wire::hook_failed(*hook, end),
+                FromWarden::HookEnded { hook, end, .. } if !end.is_success() => wire::hook_failed(*hook, end),
+                FromWarden::Waits => wire::WAITS.to_owned(),
                 FromWarden::WorkOver { is_stopped: false } => wire::IN_DOUBT.to_owned(),
                 _ => return,
             };
@@ -427,7 +430,7 @@ impl Warden {
         } else {
             self.kill();
         }
-        while self.program.is_some() {
+        while self.program.is_some() || self.work.as_ref().is_some_and(|work| !work.is_over()) {
             self.set_timer()?;
             match poll(
                 &mut [

@@ -12,9 +12,9 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Interest};
 
 use super::process_tree::{self, Pauses, ProcessTree};
-use super::wire::{Deadlines, FromWarden, Hello, ToWarden};
-use super::{Job, WARDEN, handover, nanos};
-use primacy::{CandidateId, Timing};
+use super::wire::{Deadlines, FromWarden, Hello, Led, ToWarden};
+use super::{Job, WARDEN, handover};
+use primacy::CandidateId;
 
 /// A warden that was started and not yet told about a candidate.
 pub(super) struct IdleWarden {
@@ -102,10 +102,18 @@ impl AttachedWarden {
     }
 
     /// This candidate leads. With the order goes the connection by which an agent has told it.
-    pub(super) fn lead(&self, token: u64, term: Deadlines, timing: &Timing, agent: Option<BorrowedFd<'_>>) {
-        let message = ToWarden::Lead { token, term, grace_ns: nanos(timing.grace()) };
-        let Some(agent) = agent else { return self.tell(&message) };
-        let sent = line(&message).and_then(|line| {
+    pub(super) fn lead(&self, led: Led, agent: Option<BorrowedFd<'_>>) {
+        self.tell_with(&ToWarden::Lead(led), agent);
+    }
+
+    /// This candidate leads, and its work must be stopped, since the warden before this one has died. The connection goes along, too.
+    pub(super) fn clear(&self, led: Led, agent: Option<BorrowedFd<'_>>) {
+        self.tell_with(&ToWarden::Clear { led: Some(led) }, agent);
+    }
+
+    fn tell_with(&self, message: &ToWarden, agent: Option<BorrowedFd<'_>>) {
+        let Some(agent) = agent else { return self.tell(message) };
+        let sent = line(message).and_then(|line| {
             let socket: &tokio::net::UnixStream = self.writer.as_ref();
             socket.try_io(Interest::WRITABLE, || handover::send_some(socket.as_fd(), &line, agent))
         });
@@ -193,7 +201,7 @@ fn line(message: &ToWarden) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use primacy::store::Version;
-    use primacy::{Instant, TimingSettings};
+    use primacy::{Instant, Timing, TimingSettings};
 
     /// The warden is the runner's understudy: later than the runner itself to tell the program, and as early to kill it.
     #[test]

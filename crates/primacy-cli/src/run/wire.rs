@@ -15,22 +15,19 @@ pub(super) enum ToWarden {
     /// The first words: what to run, and what it takes to release in the runner's place. The runner's standard input
     /// travels with the next byte.
     Hello(Hello),
-    /// With hooks: run `--on-lost`, since nobody knows whether the work goes on. There is no candidate yet.
-    Clear,
+    /// With hooks: run `--on-lost`, since nobody knows whether the work goes on.
+    Clear {
+        /// The leadership whose first warden has died; a connection travels with it as with [`Lead`](Self::Lead). There is no
+        /// candidate yet without one.
+        led: Option<Led>,
+    },
     /// The candidate that the runner has begun after that.
     Candidate {
         /// Its identity, in hexadecimal.
         id: String,
     },
     /// The runner leads: start the program. The connection by which an agent has told it travels with the first byte.
-    Lead {
-        /// The fencing token, for the program's environment.
-        token: u64,
-        /// Until when.
-        term: Deadlines,
-        /// How long `--on-lost` may run where no lease says it, in nanoseconds.
-        grace_ns: u64,
-    },
+    Lead(Led),
     /// The lease was renewed.
     Extend(Deadlines),
     /// Tell the program to stop, and kill it if it has not stopped in time.
@@ -49,6 +46,17 @@ pub(super) enum ToWarden {
     },
     /// The runner has withdrawn and ends: there is nothing to clean up.
     Farewell,
+}
+
+/// A leadership, as the warden is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Led {
+    /// The fencing token, for the program's environment.
+    pub(super) token: u64,
+    /// Until when.
+    pub(super) term: Deadlines,
+    /// How long `--on-lost` may run where no lease says it, in nanoseconds.
+    pub(super) grace_ns: u64,
 }
 
 /// What the warden must know before anything else happens.
@@ -126,8 +134,8 @@ pub(super) enum FromWarden {
         hook: Hook,
         /// Its process, and the number of its process group.
         pid: i32,
-        /// When it is killed, on the machine's boot clock in nanoseconds, if it is then.
-        until: Option<u64>,
+        /// By when the warden says more at the latest, on the machine's boot clock in nanoseconds, if that is known.
+        heard_by: Option<u64>,
     },
     /// A hook and everything that it started is gone, or it could not be started.
     HookEnded {
@@ -135,7 +143,11 @@ pub(super) enum FromWarden {
         hook: Hook,
         /// What became of it.
         end: HookEnd,
+        /// As for one that was started.
+        heard_by: Option<u64>,
     },
+    /// `--on-lost` has succeeded, and something of a hook that was killed is not dead yet. When it is, the warden goes on.
+    Waits,
     /// No hook will run any more.
     WorkOver {
         /// `--on-lost` has succeeded.
@@ -174,6 +186,10 @@ pub(super) fn hook_failed(hook: Hook, end: &HookEnd) -> String {
         HookEnd::NotStarted(why) => format!("{option} could not be started: {why}"),
     }
 }
+
+/// What to say when `--on-lost` has succeeded beside something that does not die.
+pub(super) const WAITS: &str = "--on-lost has succeeded, but something that a hook has started was killed and does not die. The lease \
+     is not given back before it is gone";
 
 /// What to say when `--on-lost` has failed each time.
 pub(super) const IN_DOUBT: &str = "--on-lost has not succeeded, and nobody knows whether the work has stopped: it may go on although \

@@ -207,6 +207,7 @@ pub(crate) const LINES: &[(&str, Way)] = &[
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
     ("cargo xtask bench agents", No(BUILDS)),
+    ("cargo xtask bench http", No(BUILDS)),
     ("cargo xtask bench elections --apart", No(BUILDS)),
     ("cargo xtask bench papers mysql-lease", No(BUILDS)),
     ("cargo xtask bench papers registers", No(BUILDS)),

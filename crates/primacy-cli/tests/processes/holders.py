@@ -1,4 +1,4 @@
-"""A program that holds many leaderships through an agent, and tells when it has all of them.
+"""A program that holds many leaderships through an agent, and tells each that it gets in a line of a witness.
 
 usage: holders.py SOCKET    with a JSON list of holds on standard input: {"election": ..., "name": ..., "data": ...}
 """
@@ -12,7 +12,7 @@ import time
 
 holds = json.load(sys.stdin)
 selector = selectors.DefaultSelector()
-inboxes, elected = {}, set()
+inboxes = {}
 
 
 def now():
@@ -43,8 +43,6 @@ while True:
             elif frame["type"] == "refused":
                 sys.exit(frame["why"])
             elif frame["type"] == "elected":
-                elected.add(hold["election"])
-                if len(elected) == len(holds):
-                    os.write(1, f"all 0 {os.getpid()} holders {now()}\n".encode())
+                os.write(1, f"elected 0 {os.getpid()} holders {now()}\n".encode())
             if "n" in frame:
                 send(link, {"type": "read", "n": frame["n"]})

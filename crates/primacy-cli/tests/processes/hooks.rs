@@ -13,13 +13,13 @@ use crate::rights::{as_nobody, setuid_root, world_of_nobody};
 use crate::world::{Line, PATIENCE, Runner, World, await_death, lives, now, send};
 
 /// Long enough that nothing in a test can be explained by it running out.
-const LONG: &[&str] = &["--lease", "10m", "--grace", "2s"];
+pub(crate) const LONG: &[&str] = &["--lease", "10m", "--grace", "2s"];
 /// A lease that runs out within a test, and what of it is left at least when a leader is told to stop.
-const SHORT: &[&str] = &["--lease", "3s", "--grace", "500ms"];
+pub(crate) const SHORT: &[&str] = &["--lease", "3s", "--grace", "500ms"];
 const LEFT: Duration = Duration::from_millis(1_500);
 
 /// A hook that tells its lines, for the command line.
-fn hook(world: &World, hook: &str, wishes: &[&str]) -> String {
+pub(crate) fn hook(world: &World, hook: &str, wishes: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/hook.pl");
     let wishes: Vec<String> = wishes
         .iter()
@@ -32,29 +32,29 @@ fn hook(world: &World, hook: &str, wishes: &[&str]) -> String {
 }
 
 /// A runner of such hooks, not started yet. In wishes `@` is a file of the world.
-fn hooks(world: &World, name: &str, options: &[&str], elected: &[&str], lost: &[&str]) -> Command {
+pub(crate) fn hooks(world: &World, name: &str, options: &[&str], elected: &[&str], lost: &[&str]) -> Command {
     commands(world, name, options, &hook(world, "elected", elected), &hook(world, "lost", lost))
 }
 
 /// The same of any commands.
-fn commands(world: &World, name: &str, options: &[&str], elected: &str, lost: &str) -> Command {
+pub(crate) fn commands(world: &World, name: &str, options: &[&str], elected: &str, lost: &str) -> Command {
     let mut command = world.primacy(["run", "--name", name]);
     command.args(options).args(["--on-elected", elected, "--on-lost", lost]).stdout(world.output());
     command
 }
 
-fn start(world: &World, name: &str, options: &[&str], elected: &[&str], lost: &[&str]) -> Runner {
+pub(crate) fn start(world: &World, name: &str, options: &[&str], elected: &[&str], lost: &[&str]) -> Runner {
     Runner::start(hooks(world, name, options, elected, lost))
 }
 
-fn elected_after(world: &mut World, token: u64) -> Line {
+pub(crate) fn elected_after(world: &mut World, token: u64) -> Line {
     world.expect(&format!("an election with a token above {token}"), |line| {
         line.word == "elected-done" && line.token > token
     })
 }
 
 /// The first that leads, and a second that waits.
-fn pair(world: &mut World, options: &[&str], elected: &[&str], lost: &[&str]) -> (Runner, Runner, Line) {
+pub(crate) fn pair(world: &mut World, options: &[&str], elected: &[&str], lost: &[&str]) -> (Runner, Runner, Line) {
     let first = start(world, "a", options, elected, lost);
     let led = elected_after(world, 0);
     let second = start(world, "b", options, elected, lost);
@@ -62,13 +62,13 @@ fn pair(world: &mut World, options: &[&str], elected: &[&str], lost: &[&str]) ->
     (first, second, led)
 }
 
-fn order(world: &World, words: &[&str]) {
+pub(crate) fn order(world: &World, words: &[&str]) {
     assert!(world.primacy(words).status().expect("primacy starts").success(), "{words:?}");
 }
 
 /// The witness's verdict: from the start of an `--on-elected` until the success of the `--on-lost` of the same candidate there is no
 /// other, and tokens only grow.
-fn assert_never_two(world: &World) {
+pub(crate) fn assert_never_two(world: &World) {
     let text = fs::read_to_string(world.path("witness")).expect("hooks ran");
     let (mut works, mut highest): (Option<String>, u64) = (None, 0);
     for line in text.lines() {
@@ -87,15 +87,15 @@ fn assert_never_two(world: &World) {
     assert!(highest > 0, "nobody ever led: the test shows nothing");
 }
 
-fn create(world: &World, file: &str) {
+pub(crate) fn create(world: &World, file: &str) {
     File::create(world.path(file)).expect("a temporary folder");
 }
 
-fn remove(world: &World, file: &str) {
+pub(crate) fn remove(world: &World, file: &str) {
     fs::remove_file(world.path(file)).expect("it was created");
 }
 
-fn after(begin: u64, line: &Line) -> Duration {
+pub(crate) fn after(begin: u64, line: &Line) -> Duration {
     Duration::from_nanos(line.nanos.saturating_sub(begin))
 }
 
@@ -169,8 +169,8 @@ fn where_on_lost_fails_at_the_start_nobody_campaigns() {
         assert!(said.contains("--on-lost has failed, so that nobody knows"), "{said}");
         assert!(!world.path("primacy.db").exists(), "{wish}");
     }
-    let tries = fs::read_to_string(world.path("witness")).expect("it was run").lines().count();
-    assert_eq!(tries, 4, "two tries each, and no success");
+    let witness = fs::read_to_string(world.path("witness")).expect("it was run");
+    assert!(witness.lines().count() > 4 && !witness.contains("lost-done"), "several tries, and no success: {witness}");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn when_runner_and_warden_go_on_after_their_lease_on_lost_is_run_at_once() {
 // ---- hooks that fail ----
 
 /// `--on-lost` of the first fails or hangs from now on, and the leadership ends in this way: the second leads only when the lease has
-/// run out, and `--on-lost` was tried twice.
+/// run out, and `--on-lost` was tried again and again until a grace after that, one that hangs twice.
 fn is_not_given_back(wish: &str, file: &str, end: impl Fn(&World, &Runner)) -> Option<i32> {
     let mut world = World::new();
     let mut first = start(&world, "a", SHORT, &[], &[wish]);
@@ -382,7 +382,7 @@ fn is_not_given_back(wish: &str, file: &str, end: impl Fn(&World, &Runner)) -> O
     assert!(after(begin, &next) >= LEFT, "{:?}", after(begin, &next));
     let log = world.log();
     let tries: Vec<&Line> = log.iter().filter(|line| line.word == "lost-start" && line.token == led.token).collect();
-    assert_eq!(tries.len(), 2, "{log:#?}");
+    assert!(if file == "wait" { tries.len() == 2 } else { tries.len() > 2 }, "{log:#?}");
     assert!(!log.iter().any(|line| line.word == "lost-done" && line.token == led.token));
     tries.iter().for_each(|tried| assert!(!lives(tried.pid), "{tried:?} goes on"));
     code

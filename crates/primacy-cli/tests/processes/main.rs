@@ -8,6 +8,8 @@ mod browser;
 mod clients;
 mod deaths;
 mod hooks;
+mod hooks_hindered;
+mod hooks_through_agent;
 mod host_socket;
 mod http;
 mod http_events;

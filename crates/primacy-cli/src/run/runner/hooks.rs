@@ -4,25 +4,30 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use primacy::store::EndReason;
-use primacy::{Instant, Phase, Timing, clock};
+use primacy::store::{EndReason, Why};
+use primacy::{Instant, Phase, Status, Timing, clock};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::output::logging;
 use crate::output::span::span;
+use crate::standing::Standing;
 
 use super::super::campaign::Guard;
-use super::super::hooks::{HookContext, HookEnd};
+use super::super::hooks::HookEnd;
 use super::super::next_warden::next_warden;
-use super::super::process_tree::{self, Attempt, Pauses, ProcessTree};
+use super::super::process_tree::{Attempt, Pauses};
 use super::super::setbacks::Setbacks;
 use super::super::signals::{self, Signals};
+use super::super::status_file;
 use super::super::tell;
 use super::super::warden_handle::{AttachedWarden, IdleWarden};
 use super::super::wire::{self, Deadlines, FromWarden, ToWarden};
-use super::super::work::{Act, Hook, Moment, Work};
-use super::super::{HOOK_FAILED, Job, LOST, Refusal, nanos};
-use super::{Ranks, Runner, TermEnd, attach, leave_it_alive, sleep_until};
+use super::super::work::Hook;
+use super::super::{HOOK_FAILED, Job, LOST, Refusal};
+use super::{Ranks, Runner, TermEnd, attach, sleep_until};
+
+mod alone;
 
 /// How the work of one leadership has ended.
 pub(super) struct WorkEnd {
@@ -33,12 +38,38 @@ pub(super) struct WorkEnd {
     reason: Option<EndReason>,
 }
 
+/// What to say when `--on-lost` has no time.
+pub(super) const NO_GRACE_OF_AGENT: &str = "the grace that the agent has for this election is 0s, and leaves no time for --on-lost: \
+     give it as long as that may take, as with primacy agent --grace 5s";
+
 /// How long a hook that should have ended may yet be seen running, beside what is usual.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// As [`cleared`], and the status file says meanwhile that the work may go on, whatever another process has left in it.
+pub(super) async fn cleared_and_told(
+    warden: IdleWarden,
+    job: &Job,
+    signals: &mut Signals,
+    setbacks: &mut Setbacks,
+) -> Result<AttachedWarden, Result<u8, Refusal>> {
+    let Some(path) = &job.status_file else { return cleared(warden, job, signals, setbacks).await };
+    let write = |standing| status_file::write(path, job.source.election(), &job.candidate.label, &standing);
+    let unwritten = |error| Err(Refusal::system("the status file cannot be written", &error));
+    let why = "--on-lost is run, since nobody knows whether the work has stopped".to_owned();
+    write(Standing::Stops { token: None, why }).map_err(unwritten)?;
+    let ended = cleared(warden, job, signals, setbacks).await;
+    if let Err(end) = &ended {
+        let why = end.as_ref().err().map_or("this process ends", |refusal| &refusal.message).to_owned();
+        if let Err(error) = write(Standing::Gone { why }) {
+            warn!(%error, "the status file does not say how all has ended");
+        }
+    }
+    ended
+}
+
 /// Attaches the warden, and has it run `--on-lost`: after a start nobody knows whether the work goes on. Otherwise how the runner
 /// ends.
-pub(super) async fn cleared(
+async fn cleared(
     warden: IdleWarden,
     job: &Job,
     signals: &mut Signals,
@@ -48,7 +79,7 @@ pub(super) async fn cleared(
     let mut warden = attach(warden, job, None, signals, setbacks).await?;
     loop {
         info!("--on-lost is run, since nobody knows whether the work has stopped");
-        warden.tell(&ToWarden::Clear);
+        warden.tell(&ToWarden::Clear { led: None });
         match clearing(&mut warden, job, signals).await {
             Clearing::Over { is_stopped: true } => return Ok(warden),
             Clearing::Over { is_stopped: false } => {
@@ -87,23 +118,29 @@ enum Clearing {
 
 async fn clearing(warden: &mut AttachedWarden, job: &Job, signals: &mut Signals) -> Clearing {
     let patience = job.candidate.timing.grace() + PATIENCE;
-    let mut overrule_at = Some(clock::now() + patience);
+    let timing = &job.candidate.timing;
+    let mut expected = Expectation::default();
+    expected.expect(patience);
     loop {
         tokio::select! {
             biased;
-            () = sleep_until(overrule_at) => return Clearing::WardenFailed,
             message = warden.next() => match message {
                 Some(FromWarden::WorkOver { is_stopped }) => return Clearing::Over { is_stopped },
-                Some(FromWarden::HookEnded { hook, end }) => {
+                Some(FromWarden::HookEnded { hook, end, .. }) => {
                     tell::hook_ended(hook, &end, false);
-                    overrule_at = Some(clock::now() + patience);
+                    expected.expect(patience);
                 }
-                Some(FromWarden::Immune { processes }) => {
-                    error!("{}", wire::immune(&processes));
-                    overrule_at = None;
+                Some(FromWarden::HookStarted { .. }) => expected.expect(patience),
+                Some(FromWarden::Immune { processes }) => error!("{}", wire::immune(&processes)),
+                Some(FromWarden::Waits) => {
+                    error!("{}", wire::WAITS);
+                    expected.nothing();
                 }
                 Some(_) => {}
                 None => return Clearing::WardenFailed,
+            },
+            () = sleep_until(expected.next(timing)) => if expected.is_in_vain(timing) {
+                return Clearing::WardenFailed;
             },
             signal = signals.next() => if signals::ends(signal) {
                 return Clearing::Signal(signal);
@@ -120,21 +157,56 @@ impl Runner {
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
         let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
+        if timing.grace().is_zero() {
+            return TermEnd::NoGrace;
+        }
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
-        self.warden.lead(token, term, &timing, leadership.connection());
+        self.term = Some(term);
+        self.warden.lead(self.leading(leadership, term), leadership.connection());
         info!("this candidate leads {} with token {token}; --on-elected is run", self.job.source.election());
+        match self.follow_work(leadership, phases, Expectation::default()).await {
+            TermEnd::WardenFailed => self.take_over(leadership).await,
+            end => end,
+        }
+    }
+
+    /// Tells the warden of the leadership, and makes sure that it has the work stopped.
+    async fn follow_work(
+        &mut self,
+        leadership: &Guard,
+        mut phases: watch::Receiver<Phase>,
+        mut expected: Expectation,
+    ) -> TermEnd {
+        let token = leadership.token().get();
         self.immune = false;
         let (mut reason, mut failed, mut watching) = (None, false, true);
-        let mut lost = LostHook::default();
+        let mut leave_at = None;
         loop {
+            let leaves = self.immune && self.ending.is_some();
+            leave_at = leave_at.filter(|_| leaves).or_else(|| {
+                leaves.then(|| expected.overrule_at.unwrap_or_default().max(clock::now()) + FOR_THE_IMMUNE)
+            });
             tokio::select! {
                 biased;
-                () = sleep_until(lost.overrule_at) => return TermEnd::WardenFailed,
                 message = self.warden.next() => match message {
-                    Some(FromWarden::HookStarted { hook: Hook::Lost, until, .. }) => lost.started(until, &self.timing),
-                    Some(FromWarden::HookEnded { hook, end }) => {
+                    Some(FromWarden::HookStarted { hook, heard_by, .. }) => {
+                        self.immune = false;
+                        expected.begun |= hook == Hook::Lost;
+                        if let Some(heard_by) = heard_by {
+                            expected.heard_by(heard_by, &self.timing);
+                        }
+                    }
+                    Some(FromWarden::HookEnded { hook, end, heard_by }) => {
                         tell::hook_ended(hook, &end, true);
+                        self.immune = false;
+                        match heard_by {
+                            Some(heard_by) => expected.heard_by(heard_by, &self.timing),
+                            None => {
+                                expected.nothing();
+                                expected.phase(&phases.borrow(), &self.timing);
+                            }
+                        }
                         match hook {
                             Hook::Elected if end.is_success() => {
                                 self.rests.clear();
@@ -144,9 +216,7 @@ impl Runner {
                                 failed = true;
                                 self.campaign.resign();
                             }
-                            Hook::Elected => {}
-                            // It tells at once whether it runs again.
-                            Hook::Lost => lost.must_start(&self.timing),
+                            Hook::Elected | Hook::Lost => {}
                         }
                     }
                     Some(FromWarden::WorkOver { is_stopped }) => {
@@ -154,20 +224,22 @@ impl Runner {
                     }
                     Some(FromWarden::Immune { processes }) => {
                         error!("{}", wire::immune(&processes));
-                        // The warden does what can be done.
-                        (self.immune, lost.overrule_at) = (true, None);
+                        self.immune = true;
                         self.led.send_replace(None);
-                        if self.ending.is_some() {
-                            return TermEnd::Immune;
-                        }
+                    }
+                    Some(FromWarden::Waits) => {
+                        error!("{}", wire::WAITS);
+                        (self.immune, leave_at) = (true, None);
+                        expected.nothing();
                     }
                     Some(_) => {}
                     None => return TermEnd::WardenFailed,
                 },
+                () = sleep_until(expected.next(&self.timing)) => if expected.is_in_vain(&self.timing) {
+                    return TermEnd::WardenFailed;
+                },
+                () = sleep_until(leave_at) => return TermEnd::Immune,
                 signal = self.signals.next() => if signals::ends(signal) {
-                    if self.immune {
-                        return TermEnd::Immune;
-                    }
                     if self.ending.replace(signal).is_none() {
                         info!("{signal}: --on-lost is run");
                     }
@@ -179,9 +251,7 @@ impl Runner {
                     let phase = phases.borrow_and_update().clone();
                     tell::hooks_ending(token, &phase);
                     reason = self.pass_on(&phase).or(reason);
-                    if !self.immune {
-                        lost.phase(&phase, &self.timing);
-                    }
+                    expected.phase(&phase, &self.timing);
                 }
             }
         }
@@ -211,10 +281,7 @@ impl Runner {
     async fn rest(&mut self) -> Option<Result<u8, Refusal>> {
         let rest = self.rests.next();
         warn!("this candidate keeps out of the election for {}, since --on-elected has failed", span(rest));
-        let stays_out = self.job.candidate.measured_preference.is_none();
-        if stays_out {
-            self.campaign.prefer(None);
-        }
+        self.campaign.abstain(true);
         let over = tokio::time::sleep(rest);
         tokio::pin!(over);
         loop {
@@ -224,7 +291,7 @@ impl Runner {
                     return Some(Ok(signals::exit_code(signal)));
                 },
                 message = self.warden.next() => if message.is_none() {
-                    let (how, _) = self.bury().await;
+                    let (how, ..) = self.bury(None).await;
                     if let Some(end) = self.renew_warden(how).await {
                         return Some(end);
                     }
@@ -234,127 +301,86 @@ impl Runner {
                     Ok(leadership) => drop(leadership),
                     Err(reason) => return Some(Err(Refusal::new(super::UNAVAILABLE, reason.to_string()))),
                 },
-                rank = Ranks::next(&mut self.ranks) => self.rank = rank,
+                rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 () = &mut over => break,
             }
         }
-        if stays_out {
-            self.campaign.prefer(self.rank);
-        }
+        self.campaign.abstain(false);
+        // What it says of itself is older until then: who is told not to wait would give up for it.
+        let abstains = |status: &Status| matches!(status, Status::Waiting { why: Why::Abstains, .. });
+        let mut status = self.campaign.status();
+        let _ = tokio::time::timeout(AFTER_A_REST, status.wait_for(|status| !abstains(status))).await;
         None
     }
-
-    /// The warden is gone: runs `--on-lost` in its place, and returns when the work has stopped. If it does not, the process ends.
-    /// `tree` is all that the warden had started, which is dead.
-    pub(super) async fn stop_work_alone(&mut self, leadership: &Guard, tree: ProcessTree) {
-        warn!("the warden died or hung: --on-lost is run without it");
-        let token = leadership.token().get();
-        let phases = leadership.phases();
-        let moment = || Moment {
-            now: clock::boot_nanos().unwrap_or(u64::MAX),
-            kill_at: clock::to_boot_nanos(kill_at(&phases.borrow())),
-        };
-        let (mut work, mut act) = Work::in_doubt(nanos(self.timing.grace()), moment());
-        while let Act::Run(hook) = act {
-            let end = self.run_hook(hook, token, &mut work, &tree).await;
-            tell::hook_ended(hook, &end, true);
-            act = work.hook_gone(end.is_success(), moment());
-        }
-        if !work.is_stopped() {
-            leave_in_doubt();
-        }
-    }
-
-    /// Runs a hook until it and all that it has started are gone.
-    async fn run_hook(&mut self, hook: Hook, token: u64, work: &mut Work, before: &ProcessTree) -> HookEnd {
-        let Some(hooks) = &self.job.hooks else { return HookEnd::NotStarted("there is none".to_owned()) };
-        let context = HookContext {
-            election: self.job.source.election().as_str(),
-            label: self.job.candidate.label.as_str(),
-            rights: self.job.rights,
-            token: Some(token),
-        };
-        let pid = match hooks.spawn(hook, context) {
-            Ok(pid) => pid,
-            Err(error) => return HookEnd::NotStarted(error.to_string()),
-        };
-        let tree = before.succeeded_by(pid);
-        let (mut pauses, mut on_purpose, mut tell_at) = (Pauses::new(), false, clock::now());
-        loop {
-            on_purpose |= work.wake(clock::boot_nanos().unwrap_or(u64::MAX)) == Act::Kill;
-            let mut pause = LOOK;
-            if on_purpose || process_tree::is_dead(pid) {
-                match tree.kill() {
-                    Attempt::Gone(end) => return HookEnd::of(end, on_purpose),
-                    Attempt::Left { immune } if !immune.is_empty() => {
-                        if clock::now() >= tell_at {
-                            tell_at = clock::now() + Duration::from_secs(60);
-                            let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
-                            error!("{}", wire::immune(&processes));
-                        }
-                        if self.ending.is_some() {
-                            leave_it_alive();
-                        }
-                    }
-                    Attempt::Left { .. } => {}
-                }
-                pause = pauses.next();
-            }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                signal = self.signals.next() => if signals::ends(signal) {
-                    self.ending = Some(signal);
-                },
-            }
-        }
-    }
 }
 
-/// How often a runner without a warden looks whether its hook has ended.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// When a program would be killed in this phase, if the runner stops it now.
-fn kill_at(phase: &Phase) -> Instant {
-    match phase {
-        Phase::Leading { until, timing, .. } => timing.kill_at(*until).min(clock::now() + timing.grace()),
-        Phase::Draining { by, .. } => *by,
-        _ => Instant::ZERO,
-    }
-}
-
-/// Until when the warden must have done what it is for at the end of a leadership.
+/// Until when the runner must hear of its warden at the end of a leadership, before it overrules it.
 #[derive(Default)]
-struct LostHook {
-    /// `--on-lost` runs.
-    runs: bool,
+struct Expectation {
+    /// `--on-lost` was started at least once.
+    begun: bool,
     overrule_at: Option<Instant>,
+    /// The time has come once. A runner that was stopped itself first hears what was said meanwhile.
+    was_due: bool,
 }
 
-impl LostHook {
-    fn started(&mut self, until: Option<u64>, timing: &Timing) {
-        self.runs = true;
-        let now = clock::boot_nanos().unwrap_or(u64::MAX);
-        let left = Duration::from_nanos(until.unwrap_or(now).saturating_sub(now));
-        self.overrule_at = Some(clock::now() + left + timing.kill() / 2);
+impl Expectation {
+    /// When something is due next.
+    fn next(&self, timing: &Timing) -> Option<Instant> {
+        self.overrule_at.map(|at| if self.was_due { at + (timing.grace() / 8).min(AT_LEAST) } else { at })
+    }
+
+    /// It is due: whether to overrule the warden.
+    fn is_in_vain(&mut self, timing: &Timing) -> bool {
+        if !std::mem::replace(&mut self.was_due, true) {
+            self.overrule_at = Some(clock::now());
+            return false;
+        }
+        self.next(timing).is_some_and(|at| clock::now() >= at)
+    }
+
+    /// Something is heard by then, on the boot clock in nanoseconds.
+    fn heard_by(&mut self, heard_by: u64, timing: &Timing) {
+        let left = Duration::from_nanos(heard_by.saturating_sub(clock::boot_nanos().unwrap_or(u64::MAX)));
+        self.expect(left + timing.kill() / 2);
     }
 
     /// A kill takes no time, and `--on-lost` does: so a warden that hangs is noticed before its deadline.
     fn must_start(&mut self, timing: &Timing) {
-        self.runs = false;
-        self.overrule_at = Some(clock::now() + (timing.grace() / 4).max(LOOK));
+        self.expect((timing.grace() / 4).max(AT_LEAST.min(timing.grace() / 2)));
+    }
+
+    fn expect(&mut self, within: Duration) {
+        (self.overrule_at, self.was_due) = (Some(clock::now() + within), false);
+    }
+
+    fn nothing(&mut self) {
+        (self.overrule_at, self.was_due) = (None, false);
     }
 
     fn phase(&mut self, phase: &Phase, timing: &Timing) {
+        let dying = timing.grace() / 8;
         match phase {
             Phase::Leading { .. } => {}
-            Phase::Draining { by, .. } if self.runs => {
-                self.overrule_at = Instant::earliest(self.overrule_at, Some(*by + timing.kill() / 2));
+            _ if !self.begun && self.overrule_at.is_none() => self.must_start(timing),
+            // It waits for something to die.
+            _ if !self.begun || self.overrule_at.is_none() => {}
+            Phase::Draining { by, .. } if *by > clock::now() => {
+                let by = *by + dying + timing.kill() / 2;
+                self.overrule_at = Instant::earliest(self.overrule_at, Some(by));
             }
-            _ if self.runs || self.overrule_at.is_some() => {}
-            _ => self.must_start(timing),
+            // The try that runs has another grace.
+            _ => self.expect(timing.grace() + dying + timing.kill() / 2),
         }
     }
 }
+
+/// How long a candidate may take to say that it takes part again. One that never leads says nothing else.
+const AFTER_A_REST: Duration = Duration::from_secs(1);
+/// How long a warden has at least to say something that takes it no time.
+const AT_LEAST: Duration = Duration::from_millis(100);
+/// How long a runner that was asked to end waits for what may not be killed, when nothing else is awaited.
+const FOR_THE_IMMUNE: Duration = Duration::from_millis(500);
 
 /// Ends the runner although nobody knows whether the work has stopped. The lease is not given back: nothing may be dropped.
 #[expect(clippy::disallowed_methods, reason = "no destructor may run: it would release the lease")]

@@ -16,6 +16,12 @@ pub(super) enum Flaw {
     WorksOn,
     /// `--on-lost` is never killed.
     WaitsForEver,
+    /// `--on-lost` waits until what is left of `--on-elected` is gone.
+    WaitsForTheDying,
+    /// A success of `--on-lost` beside what is left of `--on-elected` counts.
+    CountsBeside,
+    /// A running `--on-lost` is killed when the lease is over before its time.
+    KillsWithTheLease,
     /// The process that takes over believes that the work has stopped.
     TrustsTheDead,
 }
