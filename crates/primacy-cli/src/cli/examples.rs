@@ -84,6 +84,10 @@ A configuration:
   grace = \"2s\"
   holders = [\"billing\", \"@www-data\"]
   operators = [\"ops\"]
+  [[program]]                  # one that the agent starts itself, while it leads
+  name = \"reports\"
+  election = \"billing\"
+  command = [\"/usr/bin/reports\", \"--port\", \"8080\"]
 
 SIGHUP reads it again. SIGTERM tells all programs to stop their work, and ends when they have; a second one ends at once.
 Exit codes: 0 asked to end, 2 wrong usage, 69 the store cannot be used or the socket cannot be had.";

@@ -110,7 +110,15 @@ fn the_manual_tells_of_each_metric_and_contrib_of_no_other() {
     candidate.await_metric("primacy_election_voters_supporting", "election=\"default\"", |count| count == 3.0);
     assert_eq!(candidate.metric("primacy_election_voters_reachable", "election=\"default\""), Some(3.0));
     assert_eq!(candidate.metric("primacy_election_voters_spare", "election=\"default\""), Some(1.0));
-    let told: BTreeSet<String> = member.names().union(&candidate.names()).cloned().collect();
+    let config = world.path("agent.toml");
+    let program = "[[program]]\nname = \"p\"\nelection = \"default\"\ncommand = [\"sleep\", \"1000\"]\n";
+    fs::write(&config, format!("[[election]]\nname = \"default\"\n{program}")).expect("a file");
+    let mut agent = world.primacy(["agent", "--http", "127.0.0.1:0", "--config"]);
+    agent.arg(&config).arg("--socket").arg(world.path("a.sock")).env_remove("STATE_DIRECTORY");
+    let agent = Telling::of(agent);
+    agent.await_metric("primacy_program_is_up", "program=\"p\",election=\"default\"", |is_up| is_up == 1.0);
+    assert_eq!(agent.metric("primacy_program_restarts_total", "program=\"p\""), Some(0.0));
+    let told: BTreeSet<String> = [&member, &candidate, &agent].into_iter().flat_map(Telling::names).collect();
     let manual = include_str!("../../../../docs/manual/http.md");
     assert_eq!(named_in(manual), told);
     for file in ["prometheus/alerts.yml", "prometheus/alerts_test.yml", "grafana/elections.json"] {

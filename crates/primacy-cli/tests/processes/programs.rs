@@ -1,6 +1,7 @@
 //! Programs that agents start themselves: agents, runners, wardens and programs are killed, and configurations change.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -227,25 +228,29 @@ fn the_warden_of_a_killed_runner_ends_the_program_before_another_runner_is_start
     let a = Host::start(&world, "a", &config);
     let led = world.expect_start_after(0);
     let runner = a.runner(&world, "p", 0);
-    let warden = children(runner)[0];
-    send(warden, Signal::SIGSTOP);
+    // Who has the lock after runner and warden is to the agent what a warden is that has not ended the program yet.
+    let lock = File::open(world.path("a.sock.programs/p.lock")).expect("it is there");
+    let inode = lock.metadata().expect("it is open").ino();
+    let last = std::thread::spawn(move || lock.lock().map(|()| lock));
+    // As "1: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF".
+    let waits = || {
+        let locks = fs::read_to_string("/proc/locks").expect("Linux has it");
+        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&format!(":{inode} ")))
+    };
+    let end = Instant::now() + PATIENCE;
+    while !waits() {
+        assert!(Instant::now() < end, "nobody waits for the lock");
+    }
     send(runner, Signal::SIGKILL);
+    let last = last.join().expect("it does not panic").expect("it is free when both are gone");
+    assert!(!lives(led.pid), "the warden has ended the program first");
     a.await_said(&world, "its runner was ended by SIGKILL");
     a.await_program(&world, "p", |program| program["state"] == "stopping" && program["pid"].is_null());
-    assert!(lives(led.pid));
     assert_eq!(a.said(&world).matches(" is started for election ").count(), 1, "{}", a.said(&world));
-    send(warden, Signal::SIGCONT);
+    drop(last);
     let next = world.expect_start_after(led.token);
-    assert!(!lives(led.pid) && next.pid != led.pid);
-    assert_ne!(a.runner(&world, "p", runner), runner);
+    assert_ne!((next.pid, a.runner(&world, "p", runner)), (led.pid, runner));
     world.assert_never_two();
-}
-
-/// The children of a process.
-pub(crate) fn children(pid: i32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
-    let told = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
 }
 
 #[test]
@@ -297,7 +302,9 @@ fn a_configuration_that_is_read_again_leaves_alone_what_has_not_changed() {
     // Changed, and changed back before the old one has ended: it is started anew all the same.
     a.reload(&(elections + &program("3", "c")));
     await_trace("3", 2);
-    ["1", "2", "4"].map(|n| await_death(traced(n).pop().expect("it is there").1));
+    for n in ["1", "2", "4"] {
+        await_death(traced(n).pop().expect("it is there").1);
+    }
     assert!(!lives(first) && a.program(&world, "1").is_none());
 }
 

@@ -289,7 +289,11 @@ async fn changed(wanted: &mut watch::Receiver<Wanted>) {
 /// How a runner ended, for people.
 fn end_of(status: ExitStatus) -> String {
     match (status.code(), status.signal().map(Signal::try_from)) {
-        (Some(code), _) => format!("ended with code {code}"),
+        // A runner ends as its program did.
+        (Some(code), _) => match Signal::try_from(code - 128) {
+            Ok(signal) => format!("ended with code {code}, as by {signal}"),
+            Err(_) => format!("ended with code {code}"),
+        },
         (None, Some(Ok(signal))) => format!("was ended by {signal}"),
         _ => format!("ended with {status}"),
     }
