@@ -10,9 +10,6 @@ use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{Cli, Command};
-use crate::commands;
-
 /// Which process a runner is: its number may come to mean another one, and with when it began it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessMark {
@@ -37,27 +34,23 @@ impl ProcessMark {
     }
 }
 
-/// `primacy __supervised FILES run …`: `primacy run`, whose standard input is the lock. FILES is how many files the program may
-/// have open unless it asks for more; the agent may have more.
-pub(crate) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+/// Begins `primacy __supervised FILES run …`: `primacy run`, whose standard input is the lock, which is returned. FILES is how many
+/// files the program may have open unless it asks for more; the agent may have more.
+///
+/// # Errors
+/// If this was not started by an agent.
+pub(crate) fn begin(args: &mut impl Iterator<Item = OsString>) -> Result<OwnedFd, ExitCode> {
     let files = args.next();
-    let lock = match take_lock() {
-        Ok(lock) => lock,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "primacy: a runner cannot be had: {error}");
-            return ExitCode::from(2);
-        }
-    };
+    let lock = take_lock().map_err(|error| {
+        let _ = writeln!(io::stderr(), "primacy: a runner cannot be had: {error}");
+        ExitCode::from(2)
+    })?;
     if let Some(current) = files.and_then(|files| files.to_str()?.parse().ok()) {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         // A program that has more than it expects is better than none.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum });
     }
-    match Cli::read(std::iter::once(OsString::from("primacy")).chain(args)) {
-        Ok(Cli { common, command: Command::Run(args), .. }) => super::main(args, common, Some(lock)),
-        Ok(_) => ExitCode::from(2),
-        Err(error) => commands::refuse(&error),
-    }
+    Ok(lock)
 }
 
 /// Takes the lock from standard input, puts nothing in its place, and notes in it which process has it.
