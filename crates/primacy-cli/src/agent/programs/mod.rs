@@ -161,6 +161,9 @@ impl Programs {
         }
         let Surroundings { socket, label, log, open_files } = self.surroundings.clone();
         let socket = socket?;
+        if socket.to_str().is_none() {
+            return Err(format!("the path of the socket {} is no UTF-8", socket.display()));
+        }
         access(&socket, AccessFlags::R_OK | AccessFlags::W_OK)
             .map_err(|error| format!("a runner could not connect to {}: {error}", socket.display()))?;
         let locks = LockFolder::make(self.surroundings.locks()?)?;
