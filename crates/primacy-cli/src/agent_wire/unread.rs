@@ -1,4 +1,4 @@
-//! Leaderships that a program was told of and did not take: whoever knows that nothing works by them gives them back.
+//! Leaderships that a program was told of and did not take. Nothing works by them, so they can be given back.
 
 use std::os::fd::AsFd;
 

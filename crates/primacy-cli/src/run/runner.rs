@@ -277,8 +277,8 @@ impl Runner {
                 TermEnd::NeverBegan => drop(leadership),
                 TermEnd::NoGrace => {
                     drop(leadership);
-                    self.leave(2).await;
-                    return Err(Refusal::new(2, hooks::NO_GRACE_OF_AGENT));
+                    self.leave(UNAVAILABLE).await;
+                    return Err(Refusal::new(UNAVAILABLE, hooks::NO_GRACE_OF_AGENT));
                 }
                 TermEnd::Work(end) => {
                     if let Some(end) = self.work_over(leadership, end).await {

@@ -2,8 +2,6 @@
 
 mod belief;
 mod connection;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -530,3 +528,6 @@ fn reason(end: EndFrame) -> EndReason {
         None => EndReason::Expired,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! `run --agent --on-elected --on-lost`: the lease is given back only after `--on-lost` has succeeded, whoever is killed.
+//! `run --agent --on-elected --on-lost`: the lease is given back only after `--on-lost` has succeeded, also when
+//! a runner, a warden or an agent is killed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -171,7 +172,7 @@ fn a_grace_of_nothing_is_refused() {
     let mut command = through(&world, &a, "p", &[], &[]);
     let output = command.stderr(Stdio::piped()).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && said.contains("leaves no time for --on-lost"), "{said}");
+    assert!(output.status.code() == Some(69) && said.contains("leaves no time for --on-lost"), "{said}");
     let witness = fs::read_to_string(world.path("witness")).expect("on-lost was run");
     assert!(!witness.contains("elected"), "{witness}");
 }
