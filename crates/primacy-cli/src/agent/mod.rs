@@ -209,6 +209,9 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     let mut programs = Programs::new(surroundings, &agent.candidates);
     let begun = programs.begin(&agent.settings.borrow().programs);
     begun.map_err(|why| Failure::unavailable(format!("the programs of --config cannot be started: {why}")))?;
+    // As the first process of a container it is the parent of all that has lost its own.
+    let deaths = (nix::unistd::getpid().as_raw() == 1).then(|| SignalStream::take(&[Signal::SIGCHLD]));
+    let mut deaths = deaths.transpose().map_err(failed)?;
     let mut watchdog = service::Watchdog::start();
     service::ready();
     loop {
@@ -230,6 +233,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
                 reload(&agent, &mut programs, args);
                 service::ready();
             }
+            () = next_of(&mut deaths) => programs.reap_orphans(),
             () = ends.next() => break,
         }
     }
@@ -267,6 +271,14 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     }
     info!("agent {} has ended", agent.name);
     Ok(0)
+}
+
+/// The next of these signals, if they are taken at all. Cancel-safe.
+async fn next_of(signals: &mut Option<SignalStream>) {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Listens at this path, for its user and this group.

@@ -26,7 +26,7 @@ mod handover;
 mod hooks;
 pub(crate) mod isolate;
 mod next_warden;
-mod process_tree;
+pub(crate) mod process_tree;
 pub(crate) mod program;
 mod runner;
 mod setbacks;

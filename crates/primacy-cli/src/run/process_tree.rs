@@ -73,7 +73,7 @@ impl ProcessTree {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum End {
+pub(crate) enum End {
     /// With this exit code.
     Code(i32),
     /// By this signal.
@@ -160,7 +160,7 @@ pub(super) fn end_of_dead(child: Pid) -> Option<End> {
 }
 
 /// Reaps a child that is dead, without waiting.
-pub(super) fn reap(child: Pid) -> Option<End> {
+pub(crate) fn reap(child: Pid) -> Option<End> {
     let child = rustix::process::Pid::from_raw(child.as_raw())?;
     let (_, status) = waitpid(Some(child), WaitOptions::NOHANG).ok()??;
     status.exit_status().map(End::Code).or_else(|| status.terminating_signal().map(End::Signal))
@@ -173,7 +173,7 @@ fn group_exists(group: Pid) -> bool {
 }
 
 /// The children of this process, of all its threads, also the dead ones.
-pub(super) fn children() -> io::Result<Vec<Pid>> {
+pub(crate) fn children() -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for task in fs::read_dir("/proc/self/task")? {
         match fs::read_to_string(task?.path().join("children")) {

@@ -312,7 +312,9 @@ fn a_configuration_that_is_read_again_leaves_alone_what_has_not_changed() {
 fn a_program_that_is_not_there_yet_is_waited_for() {
     let world = World::new();
     let path = world.path("late");
-    let a = Host::start(&world, "a", &(LONG.to_owned() + &section("p", "default", &[path.to_str().expect("text")])));
+    // There was none at the start.
+    let a = Host::start(&world, "a", LONG);
+    a.reload(&(LONG.to_owned() + &section("p", "default", &[path.to_str().expect("text")])));
     let told = a.await_program(&world, "p", |program| program["state"] == "waiting" && program["why"].is_string());
     assert!(told["why"].as_str().is_some_and(|why| why.contains("command not found")), "{told}");
     let script = world.path("script");

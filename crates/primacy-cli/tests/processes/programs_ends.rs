@@ -270,19 +270,53 @@ fn agents_that_are_killed_again_and_again_never_have_two_runners_of_one_program(
     for host in hosts.iter().flatten() {
         host.runner(&world, "p", 0);
     }
-    let wardens = runners_of(&world);
-    assert_eq!(wardens, 2, "one runner on each host");
+    assert_eq!(runners_of(&world).len(), 2, "one runner on each host");
     world.assert_never_two();
 }
 
-/// How many runners that agents have started live in this world.
-fn runners_of(world: &World) -> usize {
+#[test]
+fn an_agent_that_is_the_first_process_of_a_container_leaves_no_dead_behind() {
+    let mut world = World::new();
+    let config = world.path("a.toml");
+    fs::write(&config, LONG.to_owned() + &witness(&world, &[])).expect("a file");
+    let command = world.primacy(["agent", "--name", "a", "--config", config.to_str().expect("text"), "--socket"]);
+    let mut contained = Command::new("unshare");
+    contained.args(["--pid", "--fork", "--mount-proc", "--kill-child=KILL"]).arg(command.get_program());
+    contained.args(command.get_args()).arg(world.path("a.sock"));
+    contained.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    contained.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
+    let mut outside = Runner::start(contained);
+    let led = world.expect_start_after(0);
+    let agent = children(outside.pid())[0];
+    let [runner] = runners_of(&world)[..] else { panic!("{:?}", runners_of(&world)) };
+    send(runner, Signal::SIGKILL);
+    world.expect_start_after(led.token);
+    let dead = || children(agent).into_iter().filter(|child| !lives(*child)).collect::<Vec<_>>();
+    let end = Instant::now() + PATIENCE;
+    while !dead().is_empty() {
+        assert!(Instant::now() < end, "{:?} are left", dead());
+    }
+    send(agent, Signal::SIGTERM);
+    assert_eq!(outside.wait().code(), Some(0));
+    world.assert_never_two();
+}
+
+/// The children of a process.
+fn children(pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
+    let told = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+}
+
+/// The runners that agents have started and that live in this world.
+fn runners_of(world: &World) -> Vec<i32> {
     let processes = fs::read_dir("/proc").expect("Linux has it").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let socket = world.folder().to_string_lossy().into_owned();
-    pids.filter(|pid| lives(*pid))
-        .filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok())
-        .map(|line| String::from_utf8_lossy(&line).into_owned())
-        .filter(|line| line.contains("__supervised") && line.contains(&socket))
-        .count()
+    let is_runner = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        lives(*pid) && line.contains("__supervised") && line.contains(&socket)
+    };
+    pids.filter(is_runner).collect()
 }

@@ -9,7 +9,7 @@ mod process;
 mod start;
 mod supervisor;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,15 @@ use tracing::debug;
 
 use super::settings::Program;
 use crate::cli::{Common, LogFormat};
+use crate::run::process_tree::{children, reap};
 use crate::standing::Candidates;
 use lock::LockFolder;
 use process::RunnerProcess;
+use start::RunnerSettings;
 use supervisor::Supervisor;
 
 /// What is to run of a program.
-type Wanted = Option<Rc<Program>>;
+type Wanted = Option<Arc<Program>>;
 
 /// What runners are started with beside their programs.
 #[derive(Clone, Debug)]
@@ -60,13 +62,12 @@ impl Log {
 
 /// What all programs of this agent share.
 struct Place {
-    socket: PathBuf,
-    label: Label,
-    log: Log,
-    open_files: Option<u64>,
+    settings: Arc<RunnerSettings>,
     locks: LockFolder,
     /// The runners that live, by the names of their programs.
     runners: RefCell<BTreeMap<String, Rc<RunnerProcess>>>,
+    /// How many are being started.
+    starting: Cell<usize>,
 }
 
 /// The programs that this agent keeps started.
@@ -119,7 +120,7 @@ impl Programs {
             return Ok(());
         }
         let place = self.place()?;
-        programs.iter().for_each(|program| self.want(&place, &program.name, Some(Rc::new(program.clone()))));
+        programs.iter().for_each(|program| self.want(&place, &program.name, Some(Arc::new(program.clone()))));
         Ok(())
     }
 
@@ -139,6 +140,22 @@ impl Programs {
     /// Returns when nothing is left of any of them. Cancel-safe.
     pub(super) async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// Reaps what has become a child of this process by the death of its parent, as all do that are left behind where this process
+    /// is the first.
+    pub(super) fn reap_orphans(&self) {
+        let Some(place) = &self.place else { return };
+        // A runner that is being started is not known yet, and another death will come.
+        if place.starting.get() > 0 {
+            return;
+        }
+        let own: BTreeSet<i32> = place.runners.borrow().values().map(|runner| runner.pid).collect();
+        for child in children().unwrap_or_default() {
+            if !own.contains(&child.as_raw()) {
+                reap(child);
+            }
+        }
     }
 
     fn want(&mut self, place: &Rc<Place>, name: &str, wanted: Wanted) {
@@ -167,7 +184,8 @@ impl Programs {
         access(&socket, AccessFlags::R_OK | AccessFlags::W_OK)
             .map_err(|error| format!("a runner could not connect to {}: {error}", socket.display()))?;
         let locks = LockFolder::make(self.surroundings.locks()?)?;
-        let place = Rc::new(Place { socket, label, log, open_files, locks, runners: RefCell::default() });
+        let settings = Arc::new(RunnerSettings { socket, label, log, open_files });
+        let place = Rc::new(Place { settings, locks, runners: RefCell::default(), starting: Cell::default() });
         self.place = Some(Rc::clone(&place));
         Ok(place)
     }

@@ -4,13 +4,17 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
 
 use serde::Serialize;
 
-use super::Place;
-use super::lock;
+use primacy::Label;
+use tokio::sync::oneshot;
+
+use super::{Log, lock};
 use crate::agent::settings::{Program, Work};
 use crate::cli::LogFormat;
 use crate::run::SUPERVISED;
@@ -43,7 +47,43 @@ struct StartedWith<'a> {
     program: &'a Program,
 }
 
-impl Place {
+/// What runners are started with beside their programs.
+#[derive(Debug)]
+pub(super) struct RunnerSettings {
+    /// Where they find the agent.
+    pub(super) socket: PathBuf,
+    /// The name of their candidates.
+    pub(super) label: Label,
+    pub(super) log: Log,
+    /// How many files a process may have open unless it asks for more; `None`: any number.
+    pub(super) open_files: Option<u64>,
+}
+
+/// What a runner was started with, or why it was not.
+pub(super) type Started = oneshot::Receiver<Result<Child, String>>;
+
+impl RunnerSettings {
+    /// Starts a runner, which gets the lock, in a thread of its own: a folder that does not answer holds up nobody else.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub(super) fn begin(self: &Arc<Self>, program: &Arc<Program>, lock: File) -> io::Result<Started> {
+        let (settings, program) = (Arc::clone(self), Arc::clone(program));
+        let (tell, told) = oneshot::channel();
+        let start = move || {
+            let started = match settings.trouble(&program) {
+                Some(why) => Err(why),
+                None => {
+                    settings.start(&program, lock).map_err(|error| format!("its runner cannot be started: {error}"))
+                }
+            };
+            // Who has asked may be gone: the next agent finds the runner.
+            drop(tell.send(started));
+        };
+        thread::Builder::new().name("primacy-program".to_owned()).spawn(start)?;
+        Ok(told)
+    }
+
     /// The line for the lock of this program.
     pub(super) fn started_with(&self, program: &Program) -> String {
         let text = StartedWith { socket: &self.socket, label: self.label.as_str(), program };
@@ -58,7 +98,7 @@ impl Place {
     }
 
     /// Why this program cannot be started, if it can be told before.
-    pub(super) fn trouble(&self, program: &Program) -> Option<String> {
+    fn trouble(&self, program: &Program) -> Option<String> {
         let folder = program.directory.as_deref();
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Some(format!("there is no folder {}", folder.display()));
@@ -73,7 +113,7 @@ impl Place {
     ///
     /// # Errors
     /// If the lock cannot be written, or the system starts nothing.
-    pub(super) fn start(&self, program: &Program, lock: File) -> io::Result<Child> {
+    fn start(&self, program: &Program, lock: File) -> io::Result<Child> {
         lock::note(&lock, &self.started_with(program))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("primacy").arg(SUPERVISED).arg(self.open_files.map_or_else(String::new, |most| most.to_string()));

@@ -1,6 +1,7 @@
 //! Keeps one program started: takes its lock, starts its runner, and starts it again after it has ended. It begins with whatever an
 //! agent before it has left.
 
+use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt as _;
@@ -18,6 +19,7 @@ use super::backoff::Backoff;
 use super::lock::{LockFile, LockText};
 use super::process::RunnerProcess;
 use super::{Place, Wanted};
+use crate::agent::settings::Program;
 use crate::output::span::span;
 use crate::standing::{Candidates, ProgramPhase, ProgramState};
 
@@ -83,28 +85,32 @@ impl Supervisor {
             };
             let Some(program) = self.wanted.borrow_and_update().clone() else { break };
             self.state.election.clone_from(&program.election);
-            if let Some(why) = self.place.trouble(&program) {
-                drop(lock);
-                self.put_off(why).await;
-                continue;
-            }
-            let started = self.place.start(&program, lock).and_then(|child| {
-                let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-                Ok((child, RunnerProcess::child(pid)?))
-            });
-            match started {
+            match self.start(&program, lock).await {
                 Ok((child, process)) => {
-                    info!(
-                        "program {}: runner {} is started for election {}",
-                        self.state.name, process.pid, program.election
-                    );
+                    let name = &self.state.name;
+                    info!("program {name}: runner {} is started for election {}", process.pid, program.election);
                     self.state.restarts += u64::from(self.has_run);
-                    self.follow_child(child, process, &self.place.started_with(&program)).await;
+                    self.follow_child(child, process, &self.place.settings.started_with(&program)).await;
                 }
-                Err(error) => self.put_off(format!("its runner cannot be started: {error}")).await,
+                Err(why) => self.put_off(why).await,
             }
         }
         self.told.programs().forget(&self.state.name);
+    }
+
+    /// Starts a runner, which gets the lock. It is registered by [`Self::follow`] before anything else can happen.
+    async fn start(&self, program: &Arc<Program>, lock: File) -> Result<(Child, RunnerProcess), String> {
+        self.place.starting.update(|count| count + 1);
+        let started = match self.place.settings.begin(program, lock) {
+            Ok(started) => started.await.unwrap_or_else(|_| Err("its runner was not started".to_owned())),
+            Err(error) => Err(format!("its runner cannot be started: {error}")),
+        };
+        self.place.starting.update(|count| count - 1);
+        let child = started?;
+        let pid = i32::try_from(child.id()).map_err(|error| error.to_string())?;
+        // One without a file is found again by its lock.
+        let process = RunnerProcess::child(pid).map_err(|error| format!("runner {pid} cannot be followed: {error}"))?;
+        Ok((child, process))
     }
 
     /// Waits for the end of a runner that was started here.
@@ -133,7 +139,7 @@ impl Supervisor {
             _ = &mut freed => return ControlFlow::Continue(()),
             text = text_of_runner(&self.lock) => text,
         };
-        if !self.place.is_own(&text.started_with) {
+        if !self.place.settings.is_own(&text.started_with) {
             return self.leave_alone(freed, &text).await;
         }
         self.state.election = election_of(&text);
@@ -270,7 +276,7 @@ async fn until_unlike(wanted: &mut watch::Receiver<Wanted>, place: &Place, start
     loop {
         let is_wanted = {
             let wanted = wanted.borrow_and_update();
-            wanted.as_ref().is_some_and(|program| place.started_with(program) == started_with)
+            wanted.as_ref().is_some_and(|program| place.settings.started_with(program) == started_with)
         };
         if !is_wanted {
             return;
