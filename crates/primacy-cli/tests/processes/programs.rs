@@ -1,7 +1,6 @@
 //! Programs that agents start themselves: agents, runners, wardens and programs are killed, and configurations change.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -10,6 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::programs_ends::children;
 use crate::world::{PATIENCE, Runner, World, await_death, lives, send};
 
 /// The election of all witnesses. Long enough that nothing in a test can be explained by a lease that runs out.
@@ -228,29 +228,54 @@ fn the_warden_of_a_killed_runner_ends_the_program_before_another_runner_is_start
     let a = Host::start(&world, "a", &config);
     let led = world.expect_start_after(0);
     let runner = a.runner(&world, "p", 0);
-    // Who has the lock after runner and warden is to the agent what a warden is that has not ended the program yet.
-    let lock = File::open(world.path("a.sock.programs/p.lock")).expect("it is there");
-    let inode = lock.metadata().expect("it is open").ino();
-    let last = std::thread::spawn(move || lock.lock().map(|()| lock));
-    // As "1: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF".
-    let waits = || {
-        let locks = fs::read_to_string("/proc/locks").expect("Linux has it");
-        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&format!(":{inode} ")))
-    };
-    let end = Instant::now() + PATIENCE;
-    while !waits() {
-        assert!(Instant::now() < end, "nobody waits for the lock");
-    }
+    let warden = children(runner)[0];
+    let frozen = Frozen::new(warden);
     send(runner, Signal::SIGKILL);
-    let last = last.join().expect("it does not panic").expect("it is free when both are gone");
-    assert!(!lives(led.pid), "the warden has ended the program first");
     a.await_said(&world, "its runner was ended by SIGKILL");
     a.await_program(&world, "p", |program| program["state"] == "stopping" && program["pid"].is_null());
+    assert!(lives(led.pid) && lives(warden));
     assert_eq!(a.said(&world).matches(" is started for election ").count(), 1, "{}", a.said(&world));
-    drop(last);
+    drop(frozen);
     let next = world.expect_start_after(led.token);
-    assert_ne!((next.pid, a.runner(&world, "p", runner)), (led.pid, runner));
+    assert!(!lives(led.pid) && next.pid != led.pid);
+    assert_ne!(a.runner(&world, "p", runner), runner);
     world.assert_never_two();
+}
+
+/// A process that stands still. One that was stopped would go on with the death of its parent: the kernel continues process groups
+/// that nobody is left to continue.
+struct Frozen {
+    group: PathBuf,
+    pid: i32,
+}
+
+impl Frozen {
+    fn new(pid: i32) -> Self {
+        let mounts = fs::read_to_string("/proc/mounts").expect("Linux has it");
+        let mounted = mounts.lines().find_map(|line| line.split_once(" cgroup2 ")?.0.split(' ').nth(1));
+        let group = Path::new(mounted.expect("it is mounted")).join(format!("primacy-frozen-{pid}"));
+        fs::create_dir(&group).expect("root may make one");
+        let frozen = Self { group, pid };
+        frozen.write("cgroup.procs", &pid.to_string());
+        frozen.write("cgroup.freeze", "1");
+        let end = Instant::now() + PATIENCE;
+        while !fs::read_to_string(frozen.group.join("cgroup.events")).expect("it is there").contains("frozen 1") {
+            assert!(Instant::now() < end, "process {pid} does not stand still");
+        }
+        frozen
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.group.join(file), text).expect("root may write it");
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.write("cgroup.freeze", "0");
+        await_death(self.pid);
+        fs::remove_dir(&self.group).expect("nothing is in it");
+    }
 }
 
 #[test]

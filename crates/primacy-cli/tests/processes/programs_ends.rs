@@ -302,7 +302,7 @@ fn an_agent_that_is_the_first_process_of_a_container_leaves_no_dead_behind() {
 }
 
 /// The children of a process.
-fn children(pid: i32) -> Vec<i32> {
+pub(crate) fn children(pid: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
     let told = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
