@@ -289,8 +289,9 @@ impl Driver {
             Some(Order::GiveUp(reason)) => self.change_belief(|belief| belief.give_up(reason, clock::now())),
             Some(Order::TakePart(takes_part)) => {
                 self.takes_part = takes_part;
-                if !takes_part {
-                    self.wait_for(Why::Abstains);
+                // Until an agent says more, or that it abstains.
+                if self.lead.is_none() {
+                    self.wait_for(Why::Unreachable);
                 }
             }
             Some(Order::Leave) | None => self.leaves = true,
@@ -480,6 +481,7 @@ impl Driver {
     }
 
     fn wait_for(&self, why: Why) {
+        let why = if self.takes_part { why } else { Why::Abstains };
         self.status.send_if_modified(|status| {
             if matches!(status, Status::Waiting { why: before, .. } if *before == why) {
                 return false;

@@ -233,6 +233,22 @@ async fn frames_that_come_out_of_order_never_make_a_belief_last_longer() {
 }
 
 #[tokio::test]
+async fn a_candidate_that_abstains_leaves_when_nothing_works_and_says_so() {
+    let (mut agent, mut candidate) = pair();
+    agent.elects(7, 600).await;
+    let first = candidate.leads().await;
+    candidate.orders.send(Order::TakePart(false)).expect("it is there");
+    agent.is_read().await;
+    drop(first);
+    assert_eq!((agent.hears().await, agent.hears().await), (stopped(7), None));
+    let abstains = |status: &Status| matches!(status, Status::Waiting { why: Why::Abstains, .. });
+    assert!(abstains(&candidate.status.borrow()), "{:?}", candidate.status);
+    let mut driver = candidate.ends().await;
+    driver.obey(Some(Order::TakePart(true)), None).expect("there is no connection");
+    assert!(!abstains(&driver.status.borrow()), "{:?}", driver.status);
+}
+
+#[tokio::test]
 async fn a_connection_over_which_the_end_of_the_work_cannot_be_told_ends() {
     let (mut agent, mut candidate) = pair();
     agent.elects(7, 600).await;
