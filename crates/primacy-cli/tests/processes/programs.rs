@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::programs_ends::children;
-use crate::world::{PATIENCE, Runner, World, await_death, lives, send};
+use crate::world::{PATIENCE, Runner, World, await_death, lives, now, send};
 
 /// The election of all witnesses. Long enough that nothing in a test can be explained by a lease that runs out.
 pub(crate) const LONG: &str = "[[election]]\nname = \"default\"\nlease = \"10m\"\ngrace = \"1s\"\n";
@@ -35,8 +35,10 @@ impl Host {
 
     /// Kills the agent and starts another at its place, with this configuration.
     pub(crate) fn killed(mut self, world: &World, config: &str) -> Self {
-        self.agent.runner.send(Signal::SIGKILL);
-        self.agent.runner.wait();
+        if matches!(self.agent.runner.child.try_wait(), Ok(None)) {
+            self.agent.runner.send(Signal::SIGKILL);
+            self.agent.runner.wait();
+        }
         fs::write(&self.config, config).expect("a file");
         self.agent = agent(world, &self.name, &self.config);
         self
@@ -239,6 +241,27 @@ fn the_warden_of_a_killed_runner_ends_the_program_before_another_runner_is_start
     let next = world.expect_start_after(led.token);
     assert!(!lives(led.pid) && next.pid != led.pid);
     assert_ne!(a.runner(&world, "p", runner), runner);
+    world.assert_never_two();
+}
+
+#[test]
+fn without_runner_and_warden_the_next_runner_waits_for_the_deadline() {
+    let mut world = World::new();
+    // Renewed after a third of it, so that two thirds are left, and more than the pause after an end.
+    let config = SHORT.replace("\"1s\"", "\"4s\"") + &witness(&world, &["ignore-term"]);
+    let a = Host::start(&world, "a", &config);
+    let led = world.expect_start_after(0);
+    let runner = a.runner(&world, "p", 0);
+    let warden = children(runner)[0];
+    let frozen = Frozen::new(warden);
+    let killed_at = now();
+    send(runner, Signal::SIGKILL);
+    send(warden, Signal::SIGKILL);
+    await_death(led.pid);
+    drop(frozen);
+    let next = world.expect_start_after(led.token);
+    assert_ne!((next.pid, a.runner(&world, "p", runner)), (led.pid, runner));
+    assert!(next.nanos - killed_at > 2_000_000_000, "{}", next.nanos - killed_at);
     world.assert_never_two();
 }
 

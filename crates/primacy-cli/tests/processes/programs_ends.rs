@@ -47,6 +47,47 @@ fn an_agent_ends_also_what_the_agent_before_it_has_started() {
 }
 
 #[test]
+fn a_service_manager_may_tell_all_processes_at_once_to_end() {
+    let mut world = World::new();
+    let config = LONG.to_owned() + &witness(&world, &[]);
+    let mut a = Host::start(&world, "a", &config);
+    let led = world.expect_start_after(0);
+    let runner = a.runner(&world, "p", 0);
+    let _b = Host::start(&world, "b", &config);
+    world.await_candidates(1);
+    let all = |agent: i32, runner: i32, program: i32| {
+        let warden = children(runner)[0];
+        [agent, runner, warden, program].into_iter().for_each(|pid| send(pid, Signal::SIGTERM));
+        warden
+    };
+    let warden = all(a.agent.runner.pid(), runner, led.pid);
+    assert_eq!(a.agent.runner.wait().code(), Some(0));
+    assert!(![led.pid, runner, warden].into_iter().any(lives), "nothing outlives it");
+    let next = world.expect_start_after(led.token);
+    assert_eq!(next.name, "b");
+    world.assert_never_two();
+}
+
+#[test]
+fn runners_that_are_asked_to_end_without_their_agent_do() {
+    let mut world = World::new();
+    let config = SHORT.to_owned() + &witness(&world, &[]);
+    let mut a = Host::start(&world, "a", &config);
+    let led = world.expect_start_after(0);
+    let runner = a.runner(&world, "p", 0);
+    // As systemd does after a crash.
+    a.agent.runner.send(Signal::SIGKILL);
+    a.agent.runner.wait();
+    [runner, led.pid].into_iter().for_each(|pid| send(pid, Signal::SIGTERM));
+    await_death(runner);
+    assert!(!lives(led.pid));
+    let a = a.killed(&world, &config);
+    world.expect_start_after(led.token);
+    assert_ne!(a.runner(&world, "p", 0), runner);
+    world.assert_never_two();
+}
+
+#[test]
 fn a_second_signal_does_not_wait_for_a_program_that_does_not_stop() {
     let mut world = World::new();
     let config = SHORT.replace("1s", "20s").replace("200ms", "10s") + &witness(&world, &["ignore-term"]);
