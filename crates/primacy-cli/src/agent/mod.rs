@@ -2,7 +2,7 @@
 //!
 //! Programs connect to its Unix socket and hold leaderships over it, in any language. The manual's page on the agent says how to
 //! run one, the one on its socket what is said there, and the design page why nobody else leads while a program may believe that
-//! it does.
+//! it does. What it starts itself, in `programs`, holds its leaderships in the same way.
 
 mod hold;
 mod peer_process;
@@ -238,7 +238,8 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         }
     }
     service::stopping();
-    // Before they are told to stop and would come again. Nobody comes any more, and who is here is told.
+    // Its own runners first: told of an agent that ends, they would look for the next one. Nobody comes any more, and who is here
+    // is told.
     programs.end();
     drop(listener);
     end.send_replace(true);
