@@ -219,6 +219,9 @@ func TestWhereTheAgentListens(t *testing.T) {
 	must(t, os.Mkdir(filepath.Dir(own), 0o700))
 	must(t, os.WriteFile(own, nil, 0o600))
 	expect("", own)
+	if !isOf(folder, os.Geteuid()) || isOf(folder, os.Geteuid()+1) || isOf(own+"/none", os.Geteuid()) {
+		t.Fatal("whose the folder is")
+	}
 	t.Setenv("PRIMACY_AGENT", "/a")
 	expect("", "/a")
 	expect("/b", "/b")

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -76,13 +77,24 @@ func socketPath(given string) string {
 	if path := os.Getenv("PRIMACY_AGENT"); path != "" {
 		return path
 	}
-	if folder := os.Getenv("XDG_RUNTIME_DIR"); folder != "" {
+	if folder := os.Getenv("XDG_RUNTIME_DIR"); folder != "" && isOf(folder, os.Geteuid()) {
 		path := filepath.Join(folder, "primacy", "agent.sock")
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
 	return "/run/primacy/agent.sock"
+}
+
+// isOf says whether a folder is this user's. In another user's, as after sudo -E, anybody could be
+// the agent.
+func isOf(folder string, user int) bool {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == user
 }
 
 // dial connects to the agent. The socket is closed in programs that this one starts: package net

@@ -220,7 +220,9 @@ function standingOf(frame) {
 function agentPath(given) {
   const runtime = process.env.XDG_RUNTIME_DIR;
   let path = given ?? process.env.PRIMACY_AGENT;
-  if (!path && runtime && fs.existsSync(`${runtime}/primacy/agent.sock`)) {
+  // In a folder of another user, as after `sudo -E`, anybody could be the agent.
+  const isOwn = () => fs.statSync(runtime, { throwIfNoEntry: false })?.uid === process.geteuid();
+  if (!path && runtime && fs.existsSync(`${runtime}/primacy/agent.sock`) && isOwn()) {
     path = `${runtime}/primacy/agent.sock`;
   }
   return path || '/run/primacy/agent.sock';

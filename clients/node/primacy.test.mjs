@@ -240,6 +240,9 @@ test('the socket is where the environment says', async (t) => {
   asked = primacy.holds();
   (await agent.asked())[0].send({ type: 'holds', holds: [] });
   assert.deepEqual(await asked, []);
+  // Not in a folder of somebody else.
+  t.mock.method(process, 'geteuid', () => 40005);
+  await assert.rejects(primacy.holds(), /\/run\/primacy\/agent\.sock/);
 });
 
 test('what cannot be sent is an error before any connection', async () => {

@@ -75,6 +75,8 @@ class Places(unittest.TestCase):
                 self.assertEqual(_wire.agent_path(None), "/run/primacy/agent.sock")
                 with open(there, "w", encoding="utf-8"):
                     self.assertEqual(_wire.agent_path(None), there)
+                with mock.patch("os.geteuid", return_value=os.geteuid() + 1):
+                    self.assertEqual(_wire.agent_path(None), "/run/primacy/agent.sock")
                 os.environ["PRIMACY_AGENT"] = "/elsewhere"
                 self.assertEqual(_wire.agent_path(None), "/elsewhere")
                 self.assertEqual(_wire.agent_path("/given"), "/given")

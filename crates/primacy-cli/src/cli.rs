@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
@@ -22,6 +22,7 @@ use pages::{CompletionsArgs, ManArgs};
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
 use registers::{ProtocolName, RegistersArgs};
+pub(crate) use schema::{Database, SchemaArgs};
 
 pub(crate) mod agent;
 mod colour;
@@ -37,6 +38,7 @@ pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod preference;
 mod registers;
+mod schema;
 pub(crate) mod store_url;
 pub(crate) mod usage;
 
@@ -67,6 +69,13 @@ impl Cli {
         let typed = matches
             .subcommand()
             .is_some_and(|(_, command)| command.value_source("store") == Some(ValueSource::CommandLine));
+        if let Command::Run(RunArgs { agent: Some(_), .. }) = &cli.command
+            && typed
+        {
+            let why =
+                "--store is for candidates of their own; with --agent the agent has the store: leave one of them out";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, why));
+        }
         match &cli.common.store {
             Some(url) if typed && secret::is_in(url) => {
                 Err(Self::command().error(ErrorKind::ArgumentConflict, secret::REFUSED))
@@ -239,6 +248,9 @@ pub(crate) struct RunArgs {
     /// grace leaves]
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) renew: Option<Duration>,
+    /// Lead through the agent of this host, without a store [default of SOCKET: PRIMACY_AGENT, or where an agent listens]
+    #[arg(long, value_name = "SOCKET", hide_short_help = true)]
+    pub(crate) agent: Option<Option<PathBuf>>,
     /// Exit with 75 when the leadership is lost
     ///
     /// Without it the candidate waits to lead again.
@@ -469,33 +481,6 @@ impl SimulateArgs {
     pub(crate) fn timing(&self) -> Result<Timing, Failure> {
         timing(self.lease, self.grace, None)
     }
-}
-
-/// `primacy schema`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct SchemaArgs {
-    /// For which database [default: that of --store]
-    #[arg(value_enum, value_name = "DATABASE")]
-    pub(crate) database: Option<Database>,
-    /// Only the fence, for a database that keeps your data but no elections
-    #[arg(long)]
-    pub(crate) fence_only: bool,
-    /// In which schema of PostgreSQL [default: public]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) schema: Option<String>,
-}
-
-/// The databases that there is SQL for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Database {
-    /// PostgreSQL
-    #[value(alias = "postgresql")]
-    Postgres,
-    /// MySQL, MariaDB, Galera
-    #[value(alias = "mariadb")]
-    Mysql,
-    /// SQLite, of which only the fence is ever set up by hand
-    Sqlite,
 }
 
 fn timing(lease: Duration, grace: Option<Duration>, renew_every: Option<Duration>) -> Result<Timing, Failure> {

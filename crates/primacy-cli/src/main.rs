@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 mod agent;
+mod agent_wire;
 mod cli;
 mod commands;
 mod diagnosis;

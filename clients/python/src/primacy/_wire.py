@@ -36,11 +36,19 @@ def agent_path(given: Optional[SocketPath]) -> str:
     if named:
         return named
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime:
+    if runtime and _is_own(runtime):
         path = os.path.join(runtime, "primacy", "agent.sock")
         if os.path.exists(path):
             return path
     return "/run/primacy/agent.sock"
+
+
+def _is_own(folder: str) -> bool:
+    """Whether a folder is this user's: in another's anybody could be the agent."""
+    try:
+        return os.stat(folder).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def encode(frame: Frame) -> bytes:

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::{EndReason, Holder};
+use primacy::store::{EndReason, Holder, Why};
 use primacy::{
-    Candidate, CandidateConfig, ElectionName, Instant, Label, Leadership, Phase, Status, StopReason, Token, clock,
+    Candidate, CandidateConfig, ElectionName, Instant, Label, Leadership, Phase, Status, StopReason, Timing, Token,
+    clock,
 };
 use primacy_core::hold::{Cause, Context, Effect, Event, Hold, HoldStage, News, Span};
 use tokio::sync::watch;
@@ -15,8 +16,11 @@ use tracing::{debug, info, warn};
 
 use super::proof::Proof;
 use super::rights::Caller;
-use super::wire::{Channel, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText};
 use super::{Agent, Refusal, election};
+use crate::agent_wire::{
+    Channel, ElectedFrame, Frame, HoldFrame, HoldRequest, LeaderFrame, ProofKind, RefusalCode, Said, TokenText,
+    WaitState, WaitingFrame,
+};
 use crate::sleep::sleep_until;
 use crate::standing::{CandidateSource, CandidateState, CurrentLeadership};
 
@@ -44,7 +48,7 @@ pub(super) async fn serve(
     channel: Channel,
 ) -> Result<(), (Channel, Refusal)> {
     let prepared = prepare(agent, &request, slack, &caller, &channel);
-    let Prepared { candidate, election, label, proof, lease } = match prepared {
+    let Prepared { candidate, election, label, proof, timing } = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => return Err((channel, refusal)),
     };
@@ -61,7 +65,7 @@ pub(super) async fn serve(
     let (led, leads) = watch::channel(None);
     let told = CandidateSource::new(&election, &label, CandidateState::of(&candidate), leads);
     agent.candidates.enter(number, Arc::new(told));
-    let patience = PATIENCE_LEAST.max(lease * 2);
+    let patience = PATIENCE_LEAST.max(timing.lease() * 2);
     let mut served = Served {
         agent: Rc::clone(agent),
         number,
@@ -78,6 +82,7 @@ pub(super) async fn serve(
         told: watch::Sender::new(Instant::ZERO),
         waiting: None,
         slack,
+        timing,
         is_writable: true,
         frames: (0, 0),
         now: clock::now(),
@@ -117,7 +122,7 @@ fn prepare(
     let of_fleet = agent.fleet.election(election.as_str()).map_err(|error| Refusal::malformed(error.to_string()))?;
     let candidate =
         of_fleet.campaign_with(config).map_err(|error| Refusal::new(RefusalCode::Unavailable, error.to_string()))?;
-    Ok(Prepared { candidate, election, label, proof, lease: rule.timing.lease() })
+    Ok(Prepared { candidate, election, label, proof, timing: rule.timing })
 }
 
 /// A hold that may begin.
@@ -126,7 +131,7 @@ struct Prepared {
     election: ElectionName,
     label: Label,
     proof: Proof,
-    lease: Duration,
+    timing: Timing,
 }
 
 struct Served {
@@ -152,6 +157,7 @@ struct Served {
     waiting: Option<Waiting>,
     /// How far the program's clock may be behind. What it is told is so much earlier.
     slack: Duration,
+    timing: Timing,
     /// Whether it can still be told something. What it has said before is heard to its end.
     is_writable: bool,
     /// How many frames it was told, and how many it has sent.
@@ -173,17 +179,25 @@ struct Waiting {
     position: Option<u32>,
     leader: Option<(Holder, Token)>,
     why: String,
+    state: Option<WaitState>,
+    successor: Option<String>,
+    trouble: Option<String>,
 }
 
 impl Waiting {
     fn of(status: &Status) -> Option<Self> {
         let Status::Waiting { why, leader, standing, trouble, .. } = status else { return None };
         let position = standing.map(|standing| standing.ahead.saturating_add(1));
+        let trouble = trouble.as_ref().map(|trouble| crate::secret::without(&trouble.error.to_string()));
+        let (state, successor) = match why {
+            Why::Reserved { successor } => (WaitState::of(why), Some(successor.as_str().to_owned())),
+            _ => (WaitState::of(why), None),
+        };
         let mut why = format!("this candidate {why}");
-        if let Some(trouble) = trouble {
-            why = format!("{why}: {}", crate::secret::without(&trouble.error.to_string()));
+        if let Some(trouble) = &trouble {
+            why = format!("{why}: {trouble}");
         }
-        Some(Self { position, leader: leader.clone(), why })
+        Some(Self { position, leader: leader.clone(), why, state, successor, trouble })
     }
 }
 
@@ -402,15 +416,24 @@ impl Served {
                     position: None,
                     leader: None,
                     why: "this candidate asks anew".to_owned(),
+                    state: Some(WaitState::Asking),
+                    successor: None,
+                    trouble: None,
                 });
                 let leader = told
                     .leader
-                    .map(|(who, token)| LeaderFrame { name: who.label.as_str().to_owned(), token: TokenText(token) });
-                Frame::Waiting { n, position: told.position, leader, why: told.why }
+                    .as_ref()
+                    .map(|(who, token)| LeaderFrame { name: who.label.as_str().to_owned(), token: TokenText(*token) });
+                let Waiting { position, why, state, successor, trouble, .. } = told;
+                Frame::Waiting(WaitingFrame { n, position, leader, why, state, successor, trouble })
             }
             News::Elected { token, span } => {
                 let (stop_ns, deadline_ns) = (self.point(span.stop_at), self.point(span.deadline));
-                Frame::Elected { n, token: TokenText(*token), stop_ns, deadline_ns }
+                let lease_ms = self.timing.lease().as_nanos().div_ceil(1_000_000);
+                let lease_ms = u64::try_from(lease_ms).unwrap_or(u64::MAX);
+                let grace_ms = u64::try_from(self.timing.grace().as_millis()).unwrap_or(u64::MAX);
+                let token = TokenText(*token);
+                Frame::Elected(ElectedFrame { n, token, stop_ns, deadline_ns, lease_ms, grace_ms })
             }
             News::Extended { token, span } => {
                 self.told.send_replace(span.stop_at - self.slack);
@@ -420,17 +443,11 @@ impl Served {
             News::Draining { token, reason, by } => {
                 info!(election = %self.election, %token, %reason, "{} must stop", self.who);
                 let by_ns = self.point(*by);
-                Frame::Draining {
-                    n,
-                    token: TokenText(*token),
-                    reason: reason.word().to_owned(),
-                    why: reason.to_string(),
-                    by_ns,
-                }
+                Frame::Draining { n, token: TokenText(*token), end: reason.into(), by_ns }
             }
             News::Lost { token, reason } => {
                 info!(election = %self.election, %token, %reason, "{} leads no more", self.who);
-                Frame::Lost { n, token: TokenText(*token), reason: reason.word().to_owned(), why: reason.to_string() }
+                Frame::Lost { n, token: TokenText(*token), end: reason.into() }
             }
         }
     }

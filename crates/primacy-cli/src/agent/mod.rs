@@ -11,7 +11,6 @@ mod questions;
 mod rights;
 mod service;
 mod settings;
-mod wire;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,9 +43,9 @@ use crate::run::signals::SignalStream;
 use crate::secret;
 use crate::standing::{Candidates, ProcessKind};
 
+use crate::agent_wire::{self, Channel, Frame, HoldFrame, PROTOCOL, RefusalCode, Request, TokenText};
 use rights::{Caller, Rule};
 use settings::Settings;
-use wire::{Channel, Frame, HoldFrame, PROTOCOL, RefusalCode, Request, TokenText};
 
 /// The user and the group of the socket may connect.
 const MODE: u32 = 0o660;
@@ -164,7 +163,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     let name = args.name.clone().or_else(|| settings.name.clone());
     let name = name.unwrap_or_else(names::default_host);
     let path = args.socket.clone().or_else(|| settings.socket.clone());
-    let path = path.unwrap_or_else(|| wire::default_socket(geteuid().is_root()));
+    let path = path.unwrap_or_else(|| agent_wire::default_socket(geteuid().is_root()));
     HttpListener::check(&args.http)?;
     let http = HttpListener::bind(&args.http)?;
     let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));

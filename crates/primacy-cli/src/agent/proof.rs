@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 
 use super::peer_process::PeerProcess;
 use super::rights::Caller;
-use super::wire::ProofKind;
+use crate::agent_wire::ProofKind;
 
 /// What is awaited.
 #[derive(Debug)]

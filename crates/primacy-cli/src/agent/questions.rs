@@ -12,8 +12,10 @@ use tokio::net::UnixStream;
 use tracing::{debug, info};
 
 use super::rights::Caller;
-use super::wire::{self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, RefusalCode, Request, Said};
 use super::{Agent, Refusal};
+use crate::agent_wire::{
+    self, ANSWER_MOST, Channel, Frame, HoldFrame, OrderRequest, PROTOCOL, RefusalCode, Request, Said,
+};
 use crate::failure::{Failure, code};
 use crate::observed::{Change, ElectionChanges, Manner, News, NotFollowed};
 use crate::order::RemoteOrder;
@@ -150,7 +152,7 @@ async fn ordered(agent: &Agent, request: OrderRequest, caller: &Caller) -> Resul
     if !agent.rule(&election)?.may_order(caller) {
         return Err(Refusal::not_allowed(caller, "give orders in", &election));
     }
-    let token = token.map(|digits| wire::token(&digits).ok_or_else(|| Refusal::malformed("token: it is none")));
+    let token = token.map(|digits| agent_wire::token(&digits).ok_or_else(|| Refusal::malformed("token: it is none")));
     let order = RemoteOrder::read(&order, candidate, token.transpose()?).map_err(Refusal::malformed)?;
     info!(%election, %order, "ordered by {caller}");
     let mut reach = Reach::new(Arc::clone(agent.fleet.store()), election, None);
@@ -177,7 +179,7 @@ enum Answer {
 
 /// `primacy agent list`.
 pub(super) async fn list(socket: Option<PathBuf>, output: &mut Output) -> Result<u8, Failure> {
-    let path = socket.unwrap_or_else(wire::agent_of_host);
+    let path = socket.unwrap_or_else(agent_wire::agent_of_host);
     let failed = |why: String| {
         Failure::unavailable(format!("no agent answers on {}: {why}", path.display()))
             .with("start one with: primacy agent, or name its socket with --socket")

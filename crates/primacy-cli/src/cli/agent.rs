@@ -1,4 +1,4 @@
-//! The options of `primacy agent`.
+//! The options of `primacy agent`, and what `primacy run` cannot have through one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use clap::{Args, Subcommand};
 use primacy::{Label, Timing};
 
 use super::http::HttpArgs;
-use super::{duration, examples};
+use super::registers::ProtocolName;
+use super::{RunArgs, duration, examples};
 use crate::failure::Failure;
 
 /// The variable that has the path of the socket.
-const SOCKET_VARIABLE: &str = "PRIMACY_AGENT";
+pub(crate) const SOCKET_VARIABLE: &str = "PRIMACY_AGENT";
 
 /// `primacy agent`.
 #[derive(Args, Clone, Debug)]
@@ -52,5 +53,36 @@ impl AgentArgs {
     /// The timing of its candidates, without a configuration.
     pub(crate) fn timing(&self) -> Result<Timing, Failure> {
         super::timing(self.lease.unwrap_or(Timing::DEFAULT_LEASE), self.grace, None)
+    }
+}
+
+impl RunArgs {
+    /// Refuses what cannot be had through an agent.
+    pub(crate) fn check_agent(&self) -> Result<(), Failure> {
+        if self.agent.is_none() {
+            return Ok(());
+        }
+        let of_agent = [
+            (self.lease.is_some(), "--lease"),
+            (self.grace.is_some(), "--grace"),
+            (self.renew.is_some(), "--renew"),
+            (self.protocol != ProtocolName::Lease, "--protocol"),
+        ];
+        if let Some((_, option)) = of_agent.into_iter().find(|(is_given, _)| *is_given) {
+            return Err(Failure::usage(format!(
+                "{option} is for the agent to say, in its configuration, for all who lead through it: leave {option} out"
+            )));
+        }
+        if let Some(option) = self.preference.given() {
+            return Err(Failure::usage(format!(
+                "{option} cannot be had with --agent: its candidates lead in the order in which they came"
+            )));
+        }
+        if self.http.http.is_some() {
+            return Err(Failure::usage(
+                "--http needs a store; with --agent it is the agent that tells over HTTP who leads, with its own --http",
+            ));
+        }
+        Ok(())
     }
 }

@@ -47,6 +47,7 @@ Examples:
   primacy run --store peers:///run/primacy/a.socket --score-oracle latency -- ./writer
   primacy run --protocol registers --round 2s -- ./writer
   primacy run --on-elected ./promote --on-lost ./demote  for programs that stay warm
+  primacy run --agent --election billing -- ./billing    through the agent of this host, without a store
 
 CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets \
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.

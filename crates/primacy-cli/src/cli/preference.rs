@@ -80,6 +80,22 @@ pub(crate) struct Scoring {
 }
 
 impl PreferenceArgs {
+    /// The first of these options that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.prefer.is_some(), "--prefer"),
+            (self.never.is_some(), "--never"),
+            (self.score.is_some(), "--score"),
+            (!self.score_class.is_empty(), "--score-class"),
+            (self.score_command.is_some(), "--score-command"),
+            (!self.score_oracle.is_empty(), "--score-oracle"),
+            (self.score_every.is_some(), "--score-every"),
+            (self.fail_back.is_some(), "--fail-back"),
+            (self.turn.is_some(), "--turn"),
+        ];
+        given.into_iter().find_map(|(given, option)| given.then_some(option))
+    }
+
     /// All of it together, for the candidate with this label; `every` is how often its score is asked for by default.
     pub(crate) fn check(&self, label: &Label, every: Duration) -> Result<Preference, Failure> {
         let (prefer, never) = (self.prefer.clone().unwrap_or_default(), self.never.clone().unwrap_or_default());

@@ -1,8 +1,8 @@
-//! The first message of the runner to its warden, which carries the runner's standard input along.
+//! Messages of the runner to its warden that carry a file along: its standard input, or its connection to an agent.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{
@@ -12,15 +12,32 @@ use rustix::net::{
 
 /// Sends a line, and `stdin` with its first byte.
 pub(super) fn send(socket: &UnixStream, line: &[u8], stdin: BorrowedFd<'_>) -> io::Result<()> {
-    let fds = [stdin];
+    let sent = send_some(socket.as_fd(), line, stdin)?;
+    let mut rest = socket;
+    io::Write::write_all(&mut rest, &line[sent..])
+}
+
+/// Sends as much of a line as there is room for, and a file with its first byte. Returns how much that was.
+pub(super) fn send_some(socket: BorrowedFd<'_>, line: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
+    let fds = [file];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::Error::other("no room for one file descriptor"));
     }
-    let sent = sendmsg(socket, &[IoSlice::new(line)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    let mut rest = socket;
-    io::Write::write_all(&mut rest, &line[sent..])
+    Ok(sendmsg(socket, &[IoSlice::new(line)], &mut ancillary, SendFlags::NOSIGNAL)?)
+}
+
+/// Reads some of what has come, and the last file that has come with it.
+pub(super) fn read(socket: &UnixStream, chunk: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(socket, &mut [IoSliceMut::new(chunk)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let file = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.last(),
+        _ => None,
+    });
+    Ok((message.bytes, file.last()))
 }
 
 /// Receives a line and the standard input that came with it.

@@ -6,16 +6,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use primacy::{CandidateConfig, Election, Fleet};
+use primacy::{CandidateConfig, Fleet};
 
+use crate::agent_wire;
+use crate::cli::agent::SOCKET_VARIABLE;
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, store_url};
 use crate::failure::Failure;
 use crate::http::HttpListener;
 use crate::output::{self, logging};
+use campaign::Source;
 use hooks::Hooks;
 use program::Rights;
 
+mod campaign;
 pub(crate) mod command_poll;
 mod handover;
 mod hooks;
@@ -28,6 +32,7 @@ mod setbacks;
 pub(crate) mod signals;
 mod status_file;
 mod tell;
+mod through_agent;
 mod waiting;
 pub(crate) mod warden;
 mod warden_handle;
@@ -58,8 +63,7 @@ const IMMUNE: u8 = 77;
 /// What `primacy run` is asked to do, checked.
 struct Job {
     common: Common,
-    election: Election,
-    store_url: String,
+    source: Source,
     candidate: CandidateConfig,
     /// Empty if there are hooks.
     command: Vec<OsString>,
@@ -85,8 +89,12 @@ struct Job {
 impl Job {
     /// How long what is run may take to stop, in nanoseconds.
     fn grace_ns(&self) -> u64 {
-        u64::try_from(self.candidate.timing.grace().as_nanos()).unwrap_or(u64::MAX)
+        nanos(self.candidate.timing.grace())
     }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// For how long to wait for the leadership.
@@ -142,8 +150,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let label = args.label();
     let Part { timing, protocol, preference } = args.part(&label).map_err(usage)?;
     HttpListener::check(&args.http).map_err(usage)?;
-    let store = common.open_store().map_err(usage)?;
-    let store_url = common.store_url().map_err(usage)?;
+    args.check_agent().map_err(usage)?;
     let hooks = check_hooks(&args)?;
     if hooks.is_some() && timing.grace().is_zero() {
         return Err(Refusal::new(
@@ -166,35 +173,28 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     if args.isolate {
         isolate::check().map_err(|why| Refusal::new(NO_WARDEN, format!("--isolate cannot be had here: {why}")))?;
     }
-    if common.uses_default_store() {
-        store_url::create_default_folder().map_err(|error| {
-            let folder = store_url::default_folder();
-            let what = format!("the folder {} cannot be created; name another place with --store", folder.display());
-            Refusal::system(&what, &error)
-        })?;
-    }
     let mut candidate = CandidateConfig::new(label);
     candidate.timing = timing;
     candidate.data = args.data;
     candidate.protocol = protocol;
     let Preference { rank, fail_back, turn, scoring, measured } = preference;
     (candidate.rank, candidate.fail_back, candidate.turn) = (rank, fail_back, turn.unwrap_or_default());
-    if measured.is_some() && store.latency_probe(&candidate.label).is_none() {
-        return Err(Refusal::new(
-            2,
-            "--score-oracle measures the ways to voters: it needs --store peers://..., and with another store there are --score \
-             and --score-command",
-        ));
-    }
     candidate.measured_preference = measured;
-    // What it asks and the hints that it hears share connections to the voters.
-    let election = Fleet::new(store).election(common.election.as_str());
-    let election = election.map_err(|error| Refusal::new(2, error.to_string()))?;
+    let source = match args.agent {
+        Some(socket) => {
+            let named = || std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+            let socket = socket.or_else(named);
+            Source::Agent {
+                election: common.election.clone(),
+                socket: socket.unwrap_or_else(agent_wire::agent_of_host),
+            }
+        }
+        None => store(&candidate, common)?,
+    };
     let http = HttpListener::bind(&args.http).map_err(|failure| Refusal::new(failure.code, failure.to_string()))?;
     Ok(Job {
         common: common.clone(),
-        election,
-        store_url,
+        source,
         candidate,
         command: args.command,
         hooks,
@@ -207,6 +207,31 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         http,
         status_file: args.status_file,
     })
+}
+
+/// The store in which this candidate takes part.
+fn store(candidate: &CandidateConfig, common: &Common) -> Result<Source, Refusal> {
+    let usage = |failure: Failure| Refusal::new(2, failure.to_string());
+    let store = common.open_store().map_err(usage)?;
+    let url = common.store_url().map_err(usage)?;
+    if common.uses_default_store() {
+        store_url::create_default_folder().map_err(|error| {
+            let folder = store_url::default_folder();
+            let what = format!("the folder {} cannot be created; name another place with --store", folder.display());
+            Refusal::system(&what, &error)
+        })?;
+    }
+    if candidate.measured_preference.is_some() && store.latency_probe(&candidate.label).is_none() {
+        return Err(Refusal::new(
+            2,
+            "--score-oracle measures the ways to voters: it needs --store peers://..., and with another store there are --score \
+             and --score-command",
+        ));
+    }
+    // What it asks and the hints that it hears share connections to the voters.
+    let election = Fleet::new(store).election(common.election.as_str());
+    let election = election.map_err(|error| Refusal::new(2, error.to_string()))?;
+    Ok(Source::Store { election, url })
 }
 
 /// The hooks, if they are what is asked for.

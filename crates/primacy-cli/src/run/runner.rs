@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
-use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, CandidateId, Instant, Leadership, Phase, StopReason, Timing, clock};
+use primacy::store::EndReason;
+use primacy::{CandidateId, Instant, Phase, StopReason, Timing, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -14,8 +14,9 @@ use crate::cli::Common;
 use crate::cli::preference::Scoring;
 use crate::output::logging;
 use crate::panics;
-use crate::standing::{CandidateSource, CandidateState, Candidates, CurrentLeadership};
+use crate::standing::{CandidateSource, Candidates, CurrentLeadership};
 
+use super::campaign::{Campaign, FirstTrouble, Guard};
 use super::command_poll::{CommandPoll, PolledCommand};
 use super::hooks::Rests;
 use super::next_warden::next_warden;
@@ -25,10 +26,10 @@ use super::setbacks::Setbacks;
 use super::signals::{self, Signals};
 use super::status_file::StatusFile;
 use super::tell;
-use super::waiting::{changed, first_trouble, has_looked, in_vain, wait_for};
+use super::waiting::{changed, has_looked, in_vain, trouble_changed, wait_for};
 use super::warden_handle::{AttachedWarden, IdleWarden};
-use super::wire::{self, Deadlines, FromWarden, ToWarden};
-use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE};
+use super::wire::{self, Deadlines, FromWarden, Led, ToWarden};
+use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE, nanos};
 
 mod hooks;
 
@@ -56,14 +57,10 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             },
             None => FirstWarden::Idle(warden),
         };
-        let candidate = job
-            .election
-            .campaign_with(job.candidate.clone())
-            .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
+        let campaign = job.source.campaign(&job.candidate)?;
         let (led, leads) = watch::channel(None);
         let mut server = None;
-        let told =
-            CandidateSource::new(job.election.name(), &job.candidate.label, CandidateState::of(&candidate), leads);
+        let told = CandidateSource::new(job.source.election(), &job.candidate.label, campaign.state(), leads);
         let told = Arc::new(told);
         // Dropped last: it writes how all has ended.
         let _file = match job.status_file.take() {
@@ -73,23 +70,25 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
             }
             None => None,
         };
-        if let Some(listener) = job.http.take() {
-            let told = Candidates::one(told, Arc::clone(job.election.store()));
+        if let (Some(listener), Some(store)) = (job.http.take(), job.source.store()) {
+            let told = Candidates::one(told, Arc::clone(store));
             let served = listener.serve(Arc::new(told));
             server = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
         }
-        let id = candidate.id();
+        let id = campaign.id();
         let attached = match warden {
             FirstWarden::Cleared(warden) => {
-                warden.tell(&ToWarden::Candidate { id: id.to_string() });
+                if let Some(id) = id {
+                    warden.tell(&ToWarden::Candidate { id: id.to_string() });
+                }
                 Ok(warden)
             }
-            FirstWarden::Idle(warden) => attach(warden, &job, Some(id), &mut signals, &mut setbacks).await,
+            FirstWarden::Idle(warden) => attach(warden, &job, id, &mut signals, &mut setbacks).await,
         };
         let warden = match attached {
             Ok(warden) => warden,
             Err(end) => {
-                candidate.withdraw().await;
+                campaign.withdraw().await;
                 return end;
             }
         };
@@ -100,7 +99,7 @@ pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let runner = Runner {
             job: Arc::new(job),
             signals,
-            candidate,
+            campaign,
             led,
             http,
             warden,
@@ -146,7 +145,7 @@ fn ranks(job: &Job) -> std::io::Result<Option<Ranks>> {
     let Some(Scoring { mut selector, command, every }) = job.scoring.clone() else { return Ok(None) };
     let label = job.candidate.label.clone();
     let variables = vec![
-        ("PRIMACY_ELECTION", job.election.name().as_str().to_owned()),
+        ("PRIMACY_ELECTION", job.source.election().as_str().to_owned()),
         ("PRIMACY_NAME", label.as_str().to_owned()),
     ];
     let command = PolledCommand { what: "score", command, every, variables };
@@ -167,7 +166,7 @@ fn no_thread(error: std::io::Error) -> Refusal {
 struct Runner {
     job: Arc<Job>,
     signals: Signals,
-    candidate: Candidate,
+    campaign: Campaign,
     /// The leadership, for those who ask.
     led: watch::Sender<Option<CurrentLeadership>>,
     /// Where those ask, until it was told.
@@ -191,10 +190,10 @@ struct Runner {
 
 /// What came while the candidate waited.
 enum WaitEnd {
-    Elected(Leadership),
+    Elected(Guard),
     Signal(Signal),
     WardenDied,
-    NoStore(StoreError),
+    NoStore(String),
     /// It has waited for as long as it should, and why it does not lead.
     InVain(String),
     Stopped(StopReason),
@@ -212,6 +211,8 @@ enum TermEnd {
     WardenFailed,
     /// It was over before the program could be started.
     NeverBegan,
+    /// The agent grants no time for `--on-lost`.
+    NoGrace,
     /// The runner was asked to end, and some of the program lives on.
     Immune,
     /// No hook will run any more.
@@ -233,9 +234,9 @@ impl Runner {
                     }
                     continue;
                 }
-                WaitEnd::NoStore(error) => {
+                WaitEnd::NoStore(why) => {
                     self.leave(UNAVAILABLE).await;
-                    return Err(Refusal::new(UNAVAILABLE, error.to_string()));
+                    return Err(Refusal::new(UNAVAILABLE, why));
                 }
                 WaitEnd::InVain(why) => {
                     info!("gives up{why}");
@@ -274,6 +275,11 @@ impl Runner {
                     }
                 }
                 TermEnd::NeverBegan => drop(leadership),
+                TermEnd::NoGrace => {
+                    drop(leadership);
+                    self.leave(UNAVAILABLE).await;
+                    return Err(Refusal::new(UNAVAILABLE, hooks::NO_GRACE_OF_AGENT));
+                }
                 TermEnd::Work(end) => {
                     if let Some(end) = self.work_over(leadership, end).await {
                         return self.leave_with(end).await;
@@ -312,7 +318,7 @@ impl Runner {
     }
 
     /// Those who ask are told of this leadership from now on.
-    fn tell_led(&self, leadership: &Leadership) {
+    fn tell_led(&self, leadership: &Guard) {
         let (token, phases) = (leadership.token(), leadership.phases());
         self.led.send_replace(Some(CurrentLeadership { token, phases, told: None }));
     }
@@ -320,7 +326,7 @@ impl Runner {
     /// From now on the candidate stands like this.
     fn prefer(&mut self, rank: Option<Rank>) {
         self.rank = rank;
-        self.candidate.prefer(rank);
+        self.campaign.prefer(rank);
     }
 
     /// From now on it says what happens.
@@ -334,8 +340,9 @@ impl Runner {
     // ---- waiting ----
 
     async fn wait(&mut self) -> WaitEnd {
-        let mut status = self.candidate.status();
-        let mut membership = self.candidate.group_status();
+        let mut status = self.campaign.status();
+        let mut membership = self.campaign.group_status();
+        let mut agent = self.campaign.agent_troubles();
         let mut waiting = tell::Waiting::default();
         let mut told_id = None;
         // What takes longer than anybody would watch in silence is told at once.
@@ -345,18 +352,17 @@ impl Runner {
         tokio::pin!(give_up, limit);
         let (mut patient, mut in_time) = (true, true);
         loop {
-            let trouble = first_trouble(&status.borrow_and_update());
+            let of_agent = agent.as_mut().map(|trouble| trouble.borrow_and_update().clone());
+            let trouble = FirstTrouble::of(&status.borrow_and_update(), of_agent.as_ref(), patient);
             let id = membership.as_mut().and_then(|membership| membership.borrow_and_update().view.id);
             // One that never leads does not look, and is told of the store by its registers alone.
             if let Some(trouble) = trouble.filter(|_| id.is_none()) {
-                // Waiting does not help where someone has to act first.
-                let hopeless = matches!(trouble.error, StoreError::Unusable(_));
-                if hopeless || !patient || !in_time {
-                    return WaitEnd::NoStore(trouble.error);
+                if trouble.is_hopeless || !patient || !in_time {
+                    return WaitEnd::NoStore(trouble.why);
                 }
                 if !std::mem::replace(&mut said, true) {
                     self.start_log();
-                    tell::not_reached(&trouble, self.job.wait);
+                    tell::not_reached(of_agent.is_some(), &trouble.why, self.job.wait);
                 }
             }
             if has_looked(&status.borrow()) || id.is_some() {
@@ -377,12 +383,13 @@ impl Runner {
                 message = self.warden.next() => if message.is_none() {
                     return WaitEnd::WardenDied;
                 },
-                elected = self.candidate.elected() => return match elected {
+                elected = self.campaign.elected() => return match elected {
                     Ok(leadership) => WaitEnd::Elected(leadership),
                     Err(reason) => WaitEnd::Stopped(reason),
                 },
                 _ = status.changed() => {}
                 () = changed(&mut membership) => {}
+                () = trouble_changed(&mut agent) => {}
                 rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 () = &mut give_up, if patient => patient = false,
                 () = &mut limit, if in_time => in_time = false,
@@ -392,7 +399,7 @@ impl Runner {
 
     // ---- leading ----
 
-    async fn lead(&mut self, leadership: &Leadership) -> TermEnd {
+    async fn lead(&mut self, leadership: &Guard) -> TermEnd {
         // The first look may have won at once, before anything else was seen of it.
         self.start_log();
         let mut phases = leadership.phases();
@@ -401,8 +408,8 @@ impl Runner {
         let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
-        self.warden.tell(&ToWarden::Lead { token, term });
-        info!("this candidate leads {} with token {token}", self.job.election.name());
+        self.warden.lead(self.leading(leadership, term), leadership.connection());
+        info!("this candidate leads {} with token {token}", self.job.source.election());
         self.immune = false;
         let mut reason = None;
         let (mut watching, mut late) = (true, false);
@@ -444,7 +451,7 @@ impl Runner {
                         if self.ending.replace(signal).is_none() {
                             info!("{signal}: the program is told to stop");
                         }
-                        self.candidate.handle().shutdown();
+                        self.campaign.shutdown();
                     }
                 }
                 rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
@@ -460,6 +467,11 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// The leadership, as the warden is told of it.
+    fn leading(&self, leadership: &Guard, term: Deadlines) -> Led {
+        Led { token: leadership.token().get(), term, grace_ns: nanos(self.timing.grace()) }
     }
 
     /// When the runner kills a warden that has not killed the program by then, and does its work.
@@ -496,10 +508,10 @@ impl Runner {
     /// Withdraws, and lets the warden go once nothing is left that it would have to clean up. A second signal to end
     /// does not wait for the store.
     async fn leave(self, code: u8) -> u8 {
-        let Self { mut signals, candidate, warden, .. } = self;
+        let Self { mut signals, campaign, warden, .. } = self;
         let impatient = async { while !signals::ends(signals.next().await) {} };
         tokio::select! {
-            _ = candidate.withdraw() => warden.farewell().await,
+            () = campaign.withdraw() => warden.farewell().await,
             // The warden finds the runner dead, and releases in its place.
             () = impatient => {}
         }
@@ -551,7 +563,7 @@ impl Runner {
         if let Some(signal) = self.ending {
             return Some(Ok(signals::exit_code(signal)));
         }
-        match next_warden(how, &self.job, Some(self.candidate.id()), &mut self.signals, &mut self.setbacks).await {
+        match next_warden(how, &self.job, self.campaign.id(), &mut self.signals, &mut self.setbacks).await {
             Ok(warden) => self.warden = warden,
             Err(end) => return Some(end),
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::store::{EndReason, Why};
-use primacy::{Phase, Status, Trouble};
+use primacy::{Phase, Status};
 use tracing::{error, info, warn};
 
 use super::hooks::HookEnd;
@@ -32,9 +32,10 @@ impl Waiting {
     }
 }
 
-/// The store has not answered yet, and is tried for longer than anybody would watch in silence.
-pub(super) fn not_reached(trouble: &Trouble, wait: Duration) {
-    warn!("the store does not answer yet: {}; trying for {}", trouble.error, span(wait));
+/// The store, or the agent, has not answered yet, and is tried for longer than anybody would watch in silence.
+pub(super) fn not_reached(is_agent: bool, why: &str, wait: Duration) {
+    let what = if is_agent { "no hold can be had of the agent yet" } else { "the store does not answer yet" };
+    warn!("{what}: {why}; trying for {}", span(wait));
 }
 
 /// The leadership ends, or has ended: why, and what that means for the program. `by_warden`: its deadline has come before this

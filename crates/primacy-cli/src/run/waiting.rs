@@ -4,6 +4,7 @@ use primacy::{GroupStatus, Status, Trouble};
 use tokio::sync::watch;
 
 use super::Patience;
+use super::through_agent::AgentTrouble;
 use crate::output::span::span;
 
 pub(super) async fn wait_for(patience: Option<Patience>) {
@@ -40,6 +41,16 @@ pub(super) async fn changed(membership: &mut Option<watch::Receiver<GroupStatus>
         return;
     }
     // One whose group has ended does not change any more.
+    std::future::pending().await
+}
+
+/// Waits until it is known anew whether the agent is of use, if there is one.
+pub(super) async fn trouble_changed(troubles: &mut Option<watch::Receiver<Option<AgentTrouble>>>) {
+    if let Some(troubles) = troubles
+        && troubles.changed().await.is_ok()
+    {
+        return;
+    }
     std::future::pending().await
 }
 

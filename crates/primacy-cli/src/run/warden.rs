@@ -5,7 +5,7 @@
 //! deaths of its own children, and the boot clock.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
@@ -23,12 +23,13 @@ use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
 use crate::cli::http::TOKEN_VARIABLE;
 
+mod agent;
 mod hooks;
 
 use super::handover;
 use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses, ProcessTree};
-use super::wire::{self, Deadlines, FromWarden, Hello, ToWarden};
+use super::wire::{self, Deadlines, FromWarden, Hello, Led, ToWarden};
 use super::work::{Hook, Work};
 
 /// `primacy __warden`: standard input is the socket to the runner.
@@ -64,6 +65,8 @@ struct Warden {
     work: Option<Work>,
     /// The token of the last leadership.
     token: Option<u64>,
+    /// The connection by which an agent has told the last leadership. It does not end with the runner.
+    agent: Option<UnixStream>,
     farewell: bool,
     /// The runner is gone.
     alone: bool,
@@ -134,6 +137,7 @@ impl Warden {
             program: None,
             work: None,
             token: None,
+            agent: None,
             farewell: false,
             alone: false,
         };
@@ -221,9 +225,12 @@ impl Warden {
     fn listen(&mut self) -> bool {
         let mut chunk = [0; 4096];
         let connected = loop {
-            match self.socket.read(&mut chunk) {
-                Ok(0) => break false,
-                Ok(count) => self.inbox.extend_from_slice(&chunk[..count]),
+            match handover::read(&self.socket, &mut chunk) {
+                Ok((0, _)) => break false,
+                Ok((count, agent)) => {
+                    self.inbox.extend_from_slice(&chunk[..count]);
+                    self.agent = agent.map(UnixStream::from).or(self.agent.take());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break false,
@@ -239,7 +246,7 @@ impl Warden {
         let over = !connected || messages.iter().any(ends);
         for message in messages {
             match message {
-                ToWarden::Lead { term, .. } if over => self.decline(term),
+                ToWarden::Lead(led) if over => self.decline(led.term),
                 message => self.obey(message),
             }
         }
@@ -251,7 +258,7 @@ impl Warden {
             ToWarden::Hello(_) => {}
             ToWarden::Clear { led } => self.clear(led),
             ToWarden::Candidate { id } => self.hello.id = Some(id),
-            ToWarden::Lead { token, term } => self.lead(token, term),
+            ToWarden::Lead(led) => self.lead(led),
             ToWarden::Extend(term) => {
                 if let Some(lease) = &mut self.lease {
                     // A program that was told to stop has until its own deadline, not a later one.
@@ -297,7 +304,8 @@ impl Warden {
         self.tell(&FromWarden::Gone { end: End::Signal(Signal::SIGKILL as i32), overdue: true });
     }
 
-    fn lead(&mut self, token: u64, term: Deadlines) {
+    fn lead(&mut self, Led { token, term, grace_ns }: Led) {
+        self.hello.grace_ns = grace_ns;
         self.lease = Some(Lease { term, told: false });
         if clock::boot_nanos().unwrap_or(u64::MAX) >= term.kill_at {
             return self.decline(term);
@@ -442,6 +450,10 @@ impl Warden {
         if !self.runner_is_dead(patience)? {
             return Ok(()); // its lease runs out by itself
         }
+        if let (Some(agent), Some(lease)) = (&mut self.agent, &self.lease) {
+            agent::give_back(agent, lease.term.token);
+            return Ok(());
+        }
         let Some(release) = self.release() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if self.lease.is_some() {
@@ -461,7 +473,7 @@ impl Warden {
 
     fn release(&self) -> Option<DeadLeaderRelease> {
         Some(DeadLeaderRelease {
-            store: store::from_url(&self.hello.store).ok()?,
+            store: store::from_url(self.hello.store.as_ref()?).ok()?,
             election: ElectionName::new(self.hello.election.clone()).ok()?,
             holder: self.hello.holder()?,
             version: self.lease.as_ref().map_or(Some(store::Version::default()), |lease| lease.term.version())?,

@@ -1,7 +1,7 @@
 //! The runner's end of the line to its warden.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Interest};
 
 use super::process_tree::{self, Pauses, ProcessTree};
-use super::wire::{Deadlines, FromWarden, Hello, ToWarden};
+use super::wire::{Deadlines, FromWarden, Hello, Led, ToWarden};
 use super::{Job, WARDEN, handover};
 use primacy::CandidateId;
 
@@ -52,8 +52,8 @@ impl IdleWarden {
     /// Tells it whom it watches over, and waits until it does.
     pub(super) async fn watch_over(self, job: &Job, id: Option<CandidateId>) -> io::Result<AttachedWarden> {
         let hello = Hello {
-            store: job.store_url.clone(),
-            election: job.election.name().as_str().to_owned(),
+            store: job.source.store_url().map(str::to_owned),
+            election: job.source.election().as_str().to_owned(),
             id: id.map(|id| id.to_string()),
             label: job.candidate.label.as_str().to_owned(),
             command: job.command.iter().map(|word| word.as_bytes().to_vec()).collect(),
@@ -91,6 +91,27 @@ impl AttachedWarden {
         if let Ok(line) = line(message)
             && let Err(error) = self.writer.try_write(&line)
         {
+            tracing::debug!(%error, "the warden does not listen");
+        }
+    }
+
+    /// This candidate leads. With the order goes the connection by which an agent has told it.
+    pub(super) fn lead(&self, led: Led, agent: Option<BorrowedFd<'_>>) {
+        self.tell_with(&ToWarden::Lead(led), agent);
+    }
+
+    /// This candidate leads, and its work must be stopped, since the warden before this one has died. The connection goes along, too.
+    pub(super) fn clear(&self, led: Led, agent: Option<BorrowedFd<'_>>) {
+        self.tell_with(&ToWarden::Clear { led: Some(led) }, agent);
+    }
+
+    fn tell_with(&self, message: &ToWarden, agent: Option<BorrowedFd<'_>>) {
+        let Some(agent) = agent else { return self.tell(message) };
+        let sent = line(message).and_then(|line| {
+            let socket: &tokio::net::UnixStream = self.writer.as_ref();
+            socket.try_io(Interest::WRITABLE, || handover::send_some(socket.as_fd(), &line, agent))
+        });
+        if let Err(error) = sent {
             tracing::debug!(%error, "the warden does not listen");
         }
     }

@@ -17,21 +17,17 @@ pub(super) enum ToWarden {
     Hello(Hello),
     /// With hooks: run `--on-lost`, since nobody knows whether the work goes on.
     Clear {
-        /// The token and the lease of the leadership whose first warden has died. There is no candidate yet without one.
-        led: Option<(u64, Deadlines)>,
+        /// The leadership whose first warden has died; a connection travels with it as with [`Lead`](Self::Lead). There is no
+        /// candidate yet without one.
+        led: Option<Led>,
     },
     /// The candidate that the runner has begun after that.
     Candidate {
         /// Its identity, in hexadecimal.
         id: String,
     },
-    /// The runner leads: start the program.
-    Lead {
-        /// The fencing token, for the program's environment.
-        token: u64,
-        /// Until when.
-        term: Deadlines,
-    },
+    /// The runner leads: start the program. The connection by which an agent has told it travels with the first byte.
+    Lead(Led),
     /// The lease was renewed.
     Extend(Deadlines),
     /// Tell the program to stop, and kill it if it has not stopped in time.
@@ -52,11 +48,23 @@ pub(super) enum ToWarden {
     Farewell,
 }
 
+/// A leadership, as the warden is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Led {
+    /// The fencing token, for the program's environment.
+    pub(super) token: u64,
+    /// Until when.
+    pub(super) term: Deadlines,
+    /// How long `--on-lost` may run where no lease says it, in nanoseconds.
+    pub(super) grace_ns: u64,
+}
+
 /// What the warden must know before anything else happens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Hello {
-    /// The store's URL. Told here and not in the arguments, where other users could read it.
-    pub(super) store: String,
+    /// The store's URL, unless leaderships come from an agent. Told here and not in the arguments, where other users could read
+    /// it.
+    pub(super) store: Option<String>,
     /// The election.
     pub(super) election: String,
     /// The candidate's identity, in hexadecimal, if there is one yet.
@@ -67,7 +75,7 @@ pub(super) struct Hello {
     pub(super) command: Vec<Vec<u8>>,
     /// What is run instead of a program.
     pub(super) hooks: Option<Hooks>,
-    /// For how long `--on-lost` may run where no lease says it, in nanoseconds.
+    /// For how long `--on-lost` may run before there was a lease, in nanoseconds.
     pub(super) grace_ns: u64,
     /// Whether the program, or what is run instead, may gain rights.
     pub(super) rights: Rights,

@@ -65,6 +65,7 @@ const PEERS: &[&str] = &[
     "&primacy agent",
     "?primacy agent list",
     "=primacy agent list",
+    "=primacy run --agent --election billing -- ./billing",
     " kill $!; wait $!",
     "&primacy agent --lease 10s --grace 2s",
     "?primacy agent list",

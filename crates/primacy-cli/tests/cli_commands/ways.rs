@@ -121,6 +121,8 @@ pub(crate) const LINES: &[(&str, Way)] = &[
         No("the line above it would have to run beside it: processes::agent_rights"),
     ),
     ("primacy agent list", Peers),
+    ("primacy run --agent --election billing -- ./billing", Peers),
+    ("primacy run --agent", No("it names no program: the line above it does")),
     ("primacy peer certs certs a b c web-1 web-2", Peers),
     ("primacy peer certs certs a b c web-1 web-2 operator", Peers),
     ("primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400", Peers),

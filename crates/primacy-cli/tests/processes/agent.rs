@@ -25,10 +25,15 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start(world: &World, name: &str, options: &[&str]) -> Self {
+        Self::start_as(world, name, options, |command| command)
+    }
+
+    /// The same, of a command that this makes of it.
+    pub(crate) fn start_as(world: &World, name: &str, options: &[&str], make: fn(Command) -> Command) -> Self {
         let socket = world.path(&format!("{name}.sock"));
         let mut command = world.primacy(["agent", "--name", name]);
         command.args(options).arg("--socket").arg(&socket).env_remove("PRIMACY_AGENT");
-        let agent = Self { runner: Runner::start(command), socket };
+        let agent = Self { runner: Runner::start(make(command)), socket };
         agent.await_ready(world);
         agent
     }

@@ -65,7 +65,7 @@ fn a_program_of_an_ordinary_user_gains_no_rights_unless_it_is_allowed_to() {
 }
 
 /// Starts a runner as an ordinary user, whose program becomes root and ignores SIGTERM.
-fn start_immune(world: &World, options: &[&str]) -> Runner {
+pub(crate) fn start_immune(world: &World, options: &[&str]) -> Runner {
     let become_root = setuid_root(world, "/usr/bin/setpriv");
     let mut command = world.primacy(["run", "--name", "a", "--allow-privileges"]);
     command.args(options).arg("--").arg(become_root).args(["--reuid=0", "--clear-groups", "--", "perl"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use primacy::store::{EndReason, Why};
-use primacy::{Instant, Leadership, Phase, Status, Timing, clock};
+use primacy::{Instant, Phase, Status, Timing, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -13,6 +13,7 @@ use crate::output::logging;
 use crate::output::span::span;
 use crate::standing::Standing;
 
+use super::super::campaign::Guard;
 use super::super::hooks::HookEnd;
 use super::super::next_warden::next_warden;
 use super::super::process_tree::{Attempt, Pauses};
@@ -37,6 +38,10 @@ pub(super) struct WorkEnd {
     reason: Option<EndReason>,
 }
 
+/// What to say when `--on-lost` has no time.
+pub(super) const NO_GRACE_OF_AGENT: &str = "the grace that the agent has for this election is 0s, and leaves no time for --on-lost: \
+     give it as long as that may take, as with primacy agent --grace 5s";
+
 /// How long a hook that should have ended may yet be seen running, beside what is usual.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -48,7 +53,7 @@ pub(super) async fn cleared_and_told(
     setbacks: &mut Setbacks,
 ) -> Result<AttachedWarden, Result<u8, Refusal>> {
     let Some(path) = &job.status_file else { return cleared(warden, job, signals, setbacks).await };
-    let write = |standing| status_file::write(path, job.election.name(), &job.candidate.label, &standing);
+    let write = |standing| status_file::write(path, job.source.election(), &job.candidate.label, &standing);
     let unwritten = |error| Err(Refusal::system("the status file cannot be written", &error));
     let why = "--on-lost is run, since nobody knows whether the work has stopped".to_owned();
     write(Standing::Stops { token: None, why }).map_err(unwritten)?;
@@ -146,17 +151,20 @@ async fn clearing(warden: &mut AttachedWarden, job: &Job, signals: &mut Signals)
 
 impl Runner {
     /// Leads until no hook will run any more.
-    pub(super) async fn lead_hooks(&mut self, leadership: &Leadership) -> TermEnd {
+    pub(super) async fn lead_hooks(&mut self, leadership: &Guard) -> TermEnd {
         self.start_log();
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
         let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
+        if timing.grace().is_zero() {
+            return TermEnd::NoGrace;
+        }
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
         self.term = Some(term);
-        self.warden.tell(&ToWarden::Lead { token, term });
-        info!("this candidate leads {} with token {token}; --on-elected is run", self.job.election.name());
+        self.warden.lead(self.leading(leadership, term), leadership.connection());
+        info!("this candidate leads {} with token {token}; --on-elected is run", self.job.source.election());
         match self.follow_work(leadership, phases, Expectation::default()).await {
             TermEnd::WardenFailed => self.take_over(leadership).await,
             end => end,
@@ -166,7 +174,7 @@ impl Runner {
     /// Tells the warden of the leadership, and makes sure that it has the work stopped.
     async fn follow_work(
         &mut self,
-        leadership: &Leadership,
+        leadership: &Guard,
         mut phases: watch::Receiver<Phase>,
         mut expected: Expectation,
     ) -> TermEnd {
@@ -206,8 +214,7 @@ impl Runner {
                             }
                             Hook::Elected if end != HookEnd::Killed => {
                                 failed = true;
-                                let handle = self.candidate.handle();
-                                tokio::spawn(async move { handle.resign().await });
+                                self.campaign.resign();
                             }
                             Hook::Elected | Hook::Lost => {}
                         }
@@ -236,7 +243,7 @@ impl Runner {
                     if self.ending.replace(signal).is_none() {
                         info!("{signal}: --on-lost is run");
                     }
-                    self.candidate.handle().shutdown();
+                    self.campaign.shutdown();
                 },
                 rank = Ranks::next(&mut self.ranks) => self.prefer(rank),
                 changed = phases.changed(), if watching => {
@@ -251,7 +258,7 @@ impl Runner {
     }
 
     /// Gives the lease back if the work has stopped, and only then. Returns how the runner ends, if it does.
-    pub(super) async fn work_over(&mut self, leadership: Leadership, end: WorkEnd) -> Option<Result<u8, Refusal>> {
+    pub(super) async fn work_over(&mut self, leadership: Guard, end: WorkEnd) -> Option<Result<u8, Refusal>> {
         if !end.is_stopped {
             self.warden.tell(&ToWarden::Farewell);
             leave_in_doubt();
@@ -274,7 +281,7 @@ impl Runner {
     async fn rest(&mut self) -> Option<Result<u8, Refusal>> {
         let rest = self.rests.next();
         warn!("this candidate keeps out of the election for {}, since --on-elected has failed", span(rest));
-        self.candidate.abstain(true);
+        self.campaign.abstain(true);
         let over = tokio::time::sleep(rest);
         tokio::pin!(over);
         loop {
@@ -289,7 +296,7 @@ impl Runner {
                         return Some(end);
                     }
                 },
-                elected = self.candidate.elected() => match elected {
+                elected = self.campaign.elected() => match elected {
                     // It had asked before. Nothing has begun to work.
                     Ok(leadership) => drop(leadership),
                     Err(reason) => return Some(Err(Refusal::new(super::UNAVAILABLE, reason.to_string()))),
@@ -298,10 +305,10 @@ impl Runner {
                 () = &mut over => break,
             }
         }
-        self.candidate.abstain(false);
+        self.campaign.abstain(false);
         // What it says of itself is older until then: who is told not to wait would give up for it.
         let abstains = |status: &Status| matches!(status, Status::Waiting { why: Why::Abstains, .. });
-        let mut status = self.candidate.status();
+        let mut status = self.campaign.status();
         let _ = tokio::time::timeout(AFTER_A_REST, status.wait_for(|status| !abstains(status))).await;
         None
     }

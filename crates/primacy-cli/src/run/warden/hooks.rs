@@ -5,14 +5,15 @@ use primacy::clock;
 
 use super::super::hooks::{HookContext, HookEnd};
 use super::super::process_tree::{self, End};
-use super::super::wire::{Deadlines, FromWarden};
+use super::super::wire::{Deadlines, FromWarden, Led};
 use super::super::work::{Act, Hook, Moment, Spans, Work};
 use super::{Lease, Program, Warden};
 
 impl Warden {
     /// The runner begins, or a warden before this one has died: nothing is known of the work.
-    pub(super) fn clear(&mut self, led: Option<(u64, Deadlines)>) {
-        if let Some((token, term)) = led {
+    pub(super) fn clear(&mut self, led: Option<Led>) {
+        if let Some(Led { token, term, grace_ns }) = led {
+            self.hello.grace_ns = grace_ns;
             (self.token, self.lease) = (Some(token), Some(Lease { term, told: true }));
         }
         let (work, act) = Work::in_doubt(self.spans(), false, self.moment());

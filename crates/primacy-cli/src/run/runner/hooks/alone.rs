@@ -4,22 +4,24 @@
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use primacy::{Instant, Leadership, Phase, clock};
+use primacy::{Instant, Phase, clock};
 use tracing::{error, warn};
 
+use super::super::super::campaign::Guard;
 use super::super::super::hooks::{HookContext, HookEnd};
+use super::super::super::nanos;
 use super::super::super::process_tree::{self, Attempt, Pauses, ProcessTree};
 use super::super::super::signals;
 use super::super::super::tell;
 use super::super::super::warden_handle::IdleWarden;
-use super::super::super::wire::{self, Deadlines, ToWarden};
+use super::super::super::wire::{self, Deadlines};
 use super::super::super::work::{Act, Hook, Moment, Spans, Work};
 use super::super::{Runner, TermEnd, leave_it_alive, ranks};
 use super::{AT_LEAST, Expectation, FOR_THE_IMMUNE, leave_in_doubt};
 
 impl Runner {
     /// The warden is gone or hangs: has the work stopped without it.
-    pub(super) async fn take_over(&mut self, leadership: &Leadership) -> TermEnd {
+    pub(super) async fn take_over(&mut self, leadership: &Guard) -> TermEnd {
         self.led.send_replace(None);
         loop {
             let (how, tree, all_dead) = self.bury(Some(clock::now() + self.timing.grace() / 8)).await;
@@ -39,13 +41,13 @@ impl Runner {
 
     /// Starts another warden and has it run `--on-lost`: should this process die meanwhile, it goes on. `false` if there is none in
     /// time.
-    async fn next_warden_clears(&mut self, leadership: &Leadership, how: &str) -> bool {
+    async fn next_warden_clears(&mut self, leadership: &Guard, how: &str) -> bool {
         if !self.setbacks.is_calm(clock::now()) {
             return false;
         }
         self.setbacks.note(clock::now());
         warn!("the warden {how}; another is started now, and runs --on-lost");
-        let id = Some(self.candidate.id());
+        let id = self.campaign.id();
         let within = (self.timing.grace() / 4).max(AT_LEAST);
         let started =
             tokio::time::timeout(within, async { IdleWarden::start()?.watch_over(&self.job, id).await }).await;
@@ -56,20 +58,20 @@ impl Runner {
             Err(error) => warn!(%error, "the system gives no thread for the score, which stays as it is"),
         }
         let term = Deadlines { kill_at: clock::to_boot_nanos(kill_at(&leadership.phases().borrow())), ..term };
-        self.warden.tell(&ToWarden::Clear { led: Some((leadership.token().get(), term)) });
+        self.warden.clear(self.leading(leadership, term), leadership.connection());
         true
     }
 
     /// Runs `--on-lost` without a warden, and returns when the work has stopped. If it does not, the process ends. `before` is all
     /// that the warden had started; `haunted`: some of it is not dead.
-    async fn stop_work_alone(&mut self, leadership: &Leadership, before: ProcessTree, haunted: bool) {
+    async fn stop_work_alone(&mut self, leadership: &Guard, before: ProcessTree, haunted: bool) {
         warn!("there is no warden: --on-lost is run without one");
         let phases = leadership.phases();
         let moment = || Moment {
             now: clock::boot_nanos().unwrap_or(u64::MAX),
             kill_at: clock::to_boot_nanos(kill_at(&phases.borrow())),
         };
-        let (mut work, mut act) = Work::in_doubt(Spans::of(self.job.grace_ns()), haunted, moment());
+        let (mut work, mut act) = Work::in_doubt(Spans::of(nanos(self.timing.grace())), haunted, moment());
         // The hook that runs, or that has left something.
         let mut running: Option<(Pid, ProcessTree)> = None;
         let (mut pauses, mut on_purpose, mut tell_at, mut leave_at) = (Pauses::new(), false, Instant::ZERO, None);
@@ -144,7 +146,7 @@ impl Runner {
     fn start_alone(&self, hook: Hook, token: u64) -> Result<Pid, String> {
         let hooks = self.job.hooks.as_ref().ok_or("there are no hooks")?;
         let context = HookContext {
-            election: self.job.election.name().as_str(),
+            election: self.job.source.election().as_str(),
             label: self.job.candidate.label.as_str(),
             rights: self.job.rights,
             token: Some(token),
