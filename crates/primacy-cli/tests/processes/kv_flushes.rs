@@ -1,12 +1,14 @@
 //! Nodes of the key-value store whose disks do not take what they were told to keep.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
+use nix::sys::statvfs::statvfs;
 
 use crate::nodes::{Client, Nodes};
-use crate::trouble::preloaded;
+use crate::trouble::{SmallDisk, preloaded};
 use crate::world::PATIENCE;
 
 /// Adds one to the key until that was acknowledged, and says how often it was tried.
@@ -71,4 +73,38 @@ fn a_leader_whose_flush_fails_ends_and_nothing_that_was_acknowledged_is_lost() {
 #[test]
 fn a_follower_whose_flush_fails_ends_and_costs_its_group_nothing() {
     fail_under(false);
+}
+
+/// What it has already stays where it is, and it goes on as soon as there is room.
+#[test]
+fn a_snapshot_that_comes_to_a_full_disk_waits_for_room() {
+    let mut nodes = Nodes::start(&["--groups", "1", "--snapshot-every", "64KiB"]);
+    nodes.end(2, Signal::SIGKILL);
+    let mut client = nodes.client(0);
+    let value = "v".repeat(10_000);
+    (0..300).for_each(|n| client.set(&format!("key{n}"), &value));
+    nodes.await_status(0, |status| status["groups"][0]["snapshot"].as_u64() > Some(200));
+    let Some(disk) = SmallDisk::mount_of("512k") else {
+        return primacy_servers::skipped("mounting a small file system needs root");
+    };
+    let snapshots = nodes.path(2).join("snapshots");
+    for file in fs::read_dir(&snapshots).expect("it is there") {
+        let file = file.expect("it is there");
+        fs::rename(file.path(), nodes.beside("first")).expect("it is there");
+        fs::copy(nodes.beside("first"), disk.path().join(file.file_name())).expect("there is room");
+    }
+    fs::remove_dir(&snapshots).expect("it is empty");
+    symlink(disk.path(), &snapshots).expect("it is not there");
+    nodes.run(2);
+    let end = Instant::now() + PATIENCE;
+    while statvfs(disk.path()).expect("it is mounted").blocks_available() > 0 {
+        assert!(Instant::now() < end, "no snapshot comes");
+    }
+    let last = nodes.status(0)["groups"][0]["last"].as_u64();
+    let behind = nodes.status(2);
+    assert!(behind["groups"][0]["applied"].as_u64() < last, "{behind:#}");
+    disk.grow_to("64m");
+    nodes.await_status(2, |status| status["groups"][0]["applied"].as_u64() >= last);
+    nodes.end(0, Signal::SIGKILL);
+    assert_eq!(nodes.client(2).get("key299"), value);
 }

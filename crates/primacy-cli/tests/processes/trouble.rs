@@ -84,13 +84,19 @@ impl SmallDisk {
     }
 
     pub(crate) fn mount_of(size: &str) -> Option<Self> {
-        let folder = TempDir::new().expect("a temporary folder");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(folder.path())
-            .status()
-            .is_ok_and(|status| status.success());
-        mounted.then_some(Self(folder))
+        let disk = Self(TempDir::new().expect("a temporary folder"));
+        disk.mounted(&format!("size={size}")).then_some(disk)
+    }
+
+    /// Gives it more room.
+    pub(crate) fn grow_to(&self, size: &str) {
+        assert!(self.mounted(&format!("remount,size={size}")), "it is mounted");
+    }
+
+    fn mounted(&self, options: &str) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(self.path());
+        mount.status().is_ok_and(|status| status.success())
     }
 }
 

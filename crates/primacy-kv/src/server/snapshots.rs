@@ -9,22 +9,22 @@
 
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 
-use primacy_core::log::{Ballot, Snapshot, Write};
+use primacy_core::log::Snapshot;
 
 use crate::files;
-use crate::payload::LogBytes;
 use crate::table::{Install, SnapshotError, Table};
-use crate::wal::{AppendError, GroupId, Wal};
+use crate::wal::GroupId;
+
+pub(super) use writer::{SnapshotWriter, Told, concerns, given};
 
 const MAGIC: &[u8; 8] = b"prmcySNP";
 const FORMAT: u32 = 1;
@@ -48,7 +48,7 @@ pub enum SnapshotFileError {
         /// What is wrong.
         why: String,
     },
-    /// The disk is full. What was written of it is removed, and it is taken again later.
+    /// The disk is full. A snapshot of this node's own is removed and taken again later; one that comes in waits for room.
     #[error("{}: there is no room for it", path.display())]
     Full {
         /// The file.
@@ -317,28 +317,36 @@ impl NewFile {
         self.places.len() as u32
     }
 
+    /// After an error it is as before, and the same chunk may be tried again.
     fn add(&mut self, chunk: &[u8]) -> Result<(), SnapshotFileError> {
         let (length, checksum) = (chunk.len() as u32, crc32c::crc32c(chunk));
         let mut frame = Vec::with_capacity(8 + chunk.len());
         frame.extend(length.to_le_bytes());
         frame.extend(checksum.to_le_bytes());
         frame.extend(chunk);
-        self.file.write_all(&frame).map_err(failed(&self.path))?;
+        self.file.write_all_at(&frame, self.offset).map_err(failed(&self.path))?;
         self.places.push((self.offset, length));
         self.offset += frame.len() as u64;
         self.checksums = crc32c::crc32c_append(self.checksums, &checksum.to_le_bytes());
         Ok(())
     }
 
-    /// It counts, and is on the disk, when this returns.
-    fn finish(mut self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
+    /// No chunk follows. After an error it may be tried again.
+    fn end(&self) -> Result<(), SnapshotFileError> {
         let mut end = END.to_le_bytes().to_vec();
         end.extend(self.checksums.to_le_bytes());
         end.extend(self.count().to_le_bytes());
+        self.file.write_all_at(&end, self.offset).map_err(failed(&self.path))
+    }
+
+    /// It counts, and is on the disk, when this returns. After an error nobody knows what is on the disk of it: a flush that is tried
+    /// again can succeed without what the first one has lost.
+    fn finish(self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
+        self.end()?;
         let path = folder.file(self.group, self.index);
-        let done = self.file.write_all(&end).and_then(|()| self.file.sync_all());
-        done.and_then(|()| fs::rename(&self.path, &path)).map_err(failed(&self.path))?;
-        File::open(&folder.path).and_then(|folder| folder.sync_all()).map_err(failed(&folder.path))?;
+        let done = self.file.sync_all().and_then(|()| fs::rename(&self.path, &path));
+        let done = done.and_then(|()| File::open(&folder.path)).and_then(|folder| folder.sync_all());
+        done.map_err(|source| SnapshotFileError::Disk { path: self.path, source })?;
         folder.remember(self.group, self.index, Arc::new(self.places));
         Ok(())
     }
@@ -346,213 +354,5 @@ impl NewFile {
     fn give_up(self) {
         // What stays is removed at the next start.
         let _: io::Result<()> = files::remove(&self.path);
-    }
-}
-
-/// What is told by the thread that writes.
-#[derive(Debug)]
-pub(super) enum Told {
-    /// A chunk of a group's own snapshot is written: the next one may come.
-    Chunk { group: GroupId, index: u64 },
-    /// A group's own snapshot is on the disk, in this many chunks.
-    Written { group: GroupId, index: u64, chunks: u32 },
-    /// It cannot be written.
-    NotWritten { group: GroupId, index: u64, error: SnapshotFileError },
-    /// What a group had to write cannot be written: nobody knows what is on the disk, and the node ends.
-    Failed { error: String },
-}
-
-/// What the thread is to do.
-enum Order {
-    /// A chunk of a group's own snapshot.
-    Chunk { group: GroupId, index: u64, data: Vec<u8> },
-    /// It has no more chunks.
-    Finish { group: GroupId, index: u64 },
-    /// The log has a snapshot up to there.
-    Retire { group: GroupId, index: u64 },
-    /// Writes with chunks or heads of snapshots among them.
-    Write { group: GroupId, writes: Vec<Write<LogBytes>>, done: Done },
-}
-
-type Done = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
-
-/// The thread that writes snapshots.
-#[derive(Debug)]
-pub(super) struct SnapshotWriter {
-    orders: Option<Sender<Order>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl SnapshotWriter {
-    /// # Errors
-    /// If the system gives no thread.
-    pub(super) fn start(
-        folder: SnapshotFolder,
-        wal: Arc<Wal>,
-        tell: impl Fn(Told) + Send + 'static,
-    ) -> io::Result<Self> {
-        let (orders, inbox) = channel();
-        let work = Work { folder, wal, own: BTreeMap::new(), incoming: BTreeMap::new() };
-        let thread = Builder::new().name("primacy-kv-snap".into()).spawn(move || work.run(&inbox, &tell))?;
-        Ok(Self { orders: Some(orders), thread: Some(thread) })
-    }
-
-    fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders {
-            // A thread that has gone has said so.
-            let _ = orders.send(order);
-        }
-    }
-
-    /// [`Told::Chunk`] follows, or [`Told::NotWritten`].
-    pub(super) fn chunk(&self, group: GroupId, index: u64, data: Vec<u8>) {
-        self.order(Order::Chunk { group, index, data });
-    }
-
-    /// [`Told::Written`] follows, or [`Told::NotWritten`].
-    pub(super) fn finish(&self, group: GroupId, index: u64) {
-        self.order(Order::Finish { group, index });
-    }
-
-    /// Removes what the snapshot up to there, which the log has, takes the place of.
-    pub(super) fn retire(&self, group: GroupId, index: u64) {
-        self.order(Order::Retire { group, index });
-    }
-
-    /// As [`Wal::append`], with chunks and snapshots on the disk before what follows them.
-    pub(super) fn write(
-        &self,
-        group: GroupId,
-        writes: Vec<Write<LogBytes>>,
-        done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
-    ) {
-        self.order(Order::Write { group, writes, done: Box::new(done) });
-    }
-}
-
-impl Drop for SnapshotWriter {
-    fn drop(&mut self) {
-        self.orders = None;
-        if let Some(thread) = self.thread.take() {
-            let _: Result<(), _> = thread.join();
-        }
-    }
-}
-
-/// Whether these writes have to do with snapshots.
-pub(super) fn concerns(writes: &[Write<LogBytes>]) -> bool {
-    writes.iter().any(|write| matches!(write, Write::Aside { .. } | Write::Install(_) | Write::Compact(_)))
-}
-
-/// The end of the last snapshot that these writes give to the log.
-pub(super) fn given(writes: &[Write<LogBytes>]) -> Option<u64> {
-    let given = |write: &Write<LogBytes>| match write {
-        Write::Install(snapshot) | Write::Compact(snapshot) => Some(snapshot.position.index),
-        _ => None,
-    };
-    writes.iter().filter_map(given).next_back()
-}
-
-struct Work {
-    folder: SnapshotFolder,
-    wal: Arc<Wal>,
-    /// Snapshots of this node's own tables.
-    own: BTreeMap<GroupId, NewFile>,
-    /// Those that come in: by which ballot they end, and what there is of them.
-    incoming: BTreeMap<GroupId, (Ballot, NewFile)>,
-}
-
-impl Work {
-    fn run(mut self, inbox: &Receiver<Order>, tell: &(impl Fn(Told) + Send + 'static)) {
-        while let Ok(order) = inbox.recv() {
-            match order {
-                Order::Chunk { group, index, data } => match self.chunk(group, index, &data) {
-                    Ok(()) => tell(Told::Chunk { group, index }),
-                    Err(error) => {
-                        self.give_up(group);
-                        tell(Told::NotWritten { group, index, error });
-                    }
-                },
-                Order::Finish { group, index } => match self.finish(group, index) {
-                    Ok(Some(chunks)) => tell(Told::Written { group, index, chunks }),
-                    Ok(None) => {}
-                    Err(error) => tell(Told::NotWritten { group, index, error }),
-                },
-                Order::Retire { group, index } => {
-                    if let Err(error) = self.folder.retire(group, index) {
-                        tracing::warn!(group = group.0, %error, "an old snapshot could not be removed");
-                    }
-                }
-                Order::Write { group, writes, done } => match self.write(group, writes, done) {
-                    Ok(()) => {}
-                    Err(error) => return tell(Told::Failed { error }),
-                },
-            }
-        }
-    }
-
-    fn chunk(&mut self, group: GroupId, index: u64, data: &[u8]) -> Result<(), SnapshotFileError> {
-        let is_other = self.own.get(&group).is_some_and(|file| file.index != index);
-        if is_other {
-            self.give_up(group);
-        }
-        let file = match self.own.remove(&group) {
-            Some(file) => file,
-            None => NewFile::create(&self.folder, group, index, "new")?,
-        };
-        self.own.entry(group).or_insert(file).add(data)
-    }
-
-    fn finish(&mut self, group: GroupId, index: u64) -> Result<Option<u32>, SnapshotFileError> {
-        let Some(file) = self.own.remove(&group).filter(|file| file.index == index) else { return Ok(None) };
-        let chunks = file.count();
-        file.finish(&self.folder)?;
-        Ok(Some(chunks))
-    }
-
-    fn give_up(&mut self, group: GroupId) {
-        if let Some(file) = self.own.remove(&group) {
-            file.give_up();
-        }
-    }
-
-    fn write(&mut self, group: GroupId, writes: Vec<Write<LogBytes>>, done: Done) -> Result<(), String> {
-        for write in &writes {
-            match write {
-                Write::Aside { snapshot, chunk, data } => {
-                    self.aside(group, snapshot, *chunk, data.as_ref()).map_err(|error| error.to_string())?;
-                }
-                Write::Install(snapshot) => {
-                    let position = snapshot.position;
-                    let came = self.incoming.remove(&group);
-                    let (_, file) = came
-                        .filter(|(ballot, file)| *ballot == position.ballot && file.index == position.index)
-                        .ok_or_else(|| format!("group {}: a snapshot was installed that has not come", group.0))?;
-                    file.finish(&self.folder).map_err(|error| error.to_string())?;
-                }
-                Write::Compact(_) | Write::Promise(_) | Write::Append { .. } => {}
-            }
-        }
-        self.wal.append(group, &writes, done).map_err(|error| error.to_string())
-    }
-
-    fn aside(&mut self, group: GroupId, snapshot: &Snapshot, chunk: u32, data: &[u8]) -> Result<(), SnapshotFileError> {
-        let position = snapshot.position;
-        if chunk == 0 {
-            if let Some((_, file)) = self.incoming.remove(&group) {
-                file.give_up();
-            }
-            let file = NewFile::create(&self.folder, group, position.index, "incoming")?;
-            self.incoming.insert(group, (position.ballot, file));
-        }
-        match self.incoming.get_mut(&group) {
-            Some((ballot, file))
-                if *ballot == position.ballot && file.index == position.index && file.count() == chunk =>
-            {
-                file.add(data)
-            }
-            // The log takes chunks in order, so this is one that it has dropped since.
-            _ => Ok(()),
-        }
     }
 }

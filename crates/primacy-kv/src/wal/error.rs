@@ -87,8 +87,10 @@ pub enum AppendError {
     #[error("the write-ahead log is closed")]
     Closed,
     /// One write does not fit into a segment. Nothing was written.
-    #[error("a write of {bytes} bytes does not fit: {most} is the most. Split it, or set larger segments")]
+    #[error("group {}: a write of {bytes} bytes does not fit: {most} is the most. Split it, or set larger segments", group.0)]
     TooLarge {
+        /// Whose.
+        group: GroupId,
         /// How long it is.
         bytes: usize,
         /// How long it may be.

@@ -300,7 +300,8 @@ impl Wal {
     fn item<B: AsRef<[u8]>>(&self, group: GroupId, writes: &[Write<B>]) -> Result<Item, AppendError> {
         let (mut records, most) = (Vec::new(), self.largest_record);
         for write in writes {
-            record::records(write, most, &mut records).map_err(|bytes| AppendError::TooLarge { bytes, most })?;
+            let fits = record::records(write, most, &mut records);
+            fits.map_err(|bytes| AppendError::TooLarge { group, bytes, most })?;
         }
         Ok(Item { group, records })
     }

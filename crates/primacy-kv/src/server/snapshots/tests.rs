@@ -1,17 +1,19 @@
 //! Snapshots on the real disk: what is written is read back, or refused.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::mpsc::{self, channel};
 
-use primacy_core::log::{Config, DurableLog, GroupTime, Position, ReplicaId};
+use primacy_core::log::{Ballot, Config, DurableLog, GroupTime, Position, ReplicaId, Write};
 use primacy_core::{CandidateId, Token};
 use tempfile::TempDir;
 
 use super::*;
 use crate::command::Operation;
 use crate::entry::{Batch, Change, Request};
+use crate::payload::LogBytes;
 use crate::slot::Slot;
-use crate::wal;
+use crate::wal::{self, Wal};
 
 const GROUP: GroupId = GroupId(1);
 

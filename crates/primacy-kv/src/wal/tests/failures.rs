@@ -164,7 +164,7 @@ fn what_cannot_follow_is_refused_and_harms_nobody() {
         }],
     };
     let refused = opened.wal.append(GroupId(1), &[large], |_| ());
-    assert!(matches!(refused, Err(AppendError::TooLarge { most: 1024, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AppendError::TooLarge { group: GroupId(1), most: 1024, .. })), "{refused:?}");
     drop(opened);
     assert_eq!(recover(&disk.image()).expect("sound").len(), 1);
 }

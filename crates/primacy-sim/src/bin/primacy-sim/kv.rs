@@ -8,8 +8,8 @@ use primacy_sim::kv::{self, CANARIES, Canary, Fault, Promise, Report, Setup, Som
 
 use super::Stopwatch;
 
-/// How many histories continuous integration checks. A hundred times as many are a step of the night.
-pub(super) const CI_SEEDS: u64 = 5_000;
+/// How many histories continuous integration checks. Five times as many are a step of the night.
+pub(super) const CI_SEEDS: u64 = 10_000;
 
 /// From how many on everything that should happen sometimes must have happened.
 const WORTHY_SEEDS: u64 = 1_000;
