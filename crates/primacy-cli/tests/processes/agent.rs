@@ -329,6 +329,8 @@ fn its_units_are_such_as_systemd_takes() {
     for unit in ["primacy-agent.service", "primacy-agent.socket"] {
         // It looks whether the program is there.
         let text = fs::read_to_string(units.join(unit)).expect("it is there");
+        // What the agent has started, and the wardens, outlive a crash of it.
+        assert!(!unit.ends_with(".service") || text.contains("\nKillMode=process\n"), "{text}");
         let text = text.replace("/usr/local/bin/primacy", env!("CARGO_BIN_EXE_primacy"));
         fs::write(folder.path().join(unit), text).expect("it can be written");
         command.arg(folder.path().join(unit));
