@@ -247,9 +247,11 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
     if left > 0 {
         info!("asked to end: {left} programs are told to stop their work; once more, and it is not waited for");
     }
+    let grace = agent.settings.borrow().rules.iter().map(|rule| rule.timing.grace()).max();
+    let grace = grace.unwrap_or_default() + Duration::from_secs(1);
     let gone = async {
         let ended = async {
-            programs.ended().await;
+            programs.ended(grace).await;
             while connections.join_next().await.is_some() {}
         };
         tokio::pin!(ended);
@@ -265,7 +267,7 @@ async fn serve(args: &AgentArgs, common: &Common) -> Result<u8, Failure> {
         () = ends.next() => false,
     };
     if !is_gone {
-        programs.end_again();
+        programs.end_again().await;
         warn!("ends without waiting: leaderships that are left last until their deadlines");
         #[expect(clippy::disallowed_methods, reason = "a guard that is dropped gives back what programs believe in")]
         std::process::exit(0);

@@ -4,7 +4,7 @@
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 use nix::unistd::geteuid;
@@ -54,9 +54,19 @@ impl LockFolder {
     }
 }
 
-/// The lock of a program.
-#[derive(Debug)]
+/// The lock of a program. What is done with it is done in threads: a disk that does not answer holds up nothing else.
+#[derive(Clone, Debug)]
 pub(super) struct LockFile(PathBuf);
+
+/// Who has a lock.
+#[derive(Debug)]
+pub(super) enum Look {
+    /// Now this one. It is given back when all files are closed that mean the same opening: that of the runner to which it was
+    /// given, and that of its warden.
+    Taken(File),
+    /// Somebody else, of whom this is written.
+    Held(LockText),
+}
 
 /// What is written in a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,63 +78,69 @@ pub(super) struct LockText {
 }
 
 impl LockFile {
-    /// Takes it, if no runner has it. It is given back when all files are closed that mean the same opening: that of the runner
-    /// to which it was given, and that of its warden.
+    /// Takes it, or reads who has it.
     ///
     /// # Errors
-    /// If the system does not let it.
-    pub(super) fn try_take(&self) -> io::Result<Option<File>> {
+    /// Why neither can be done.
+    pub(super) async fn look(&self) -> Result<Look, String> {
+        self.in_thread(|lock| lock.look_now()).await
+    }
+
+    /// Leaves nothing in it of what was started, and gives it back.
+    ///
+    /// # Errors
+    /// Why it still says that.
+    pub(super) async fn empty(&self, file: File) -> Result<(), String> {
+        self.in_thread(move |_| file.set_len(0)).await
+    }
+
+    async fn in_thread<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let lock = self.clone();
+        let failed = |error: io::Error| format!("its lock {} cannot be used: {error}", self.0.display());
+        let done = in_thread(move || act(&lock)).map_err(failed)?;
+        done.await.unwrap_or_else(|_| Err(io::Error::other("its thread has ended"))).map_err(failed)
+    }
+
+    fn look_now(&self) -> io::Result<Look> {
         let file = self.open()?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
+            Ok(()) => Ok(Look::Taken(file)),
+            Err(TryLockError::WouldBlock) => text(&file).map(Look::Held),
             Err(TryLockError::Error(error)) => Err(error),
         }
-    }
-
-    /// Waits in a thread of its own until nobody has it, and leaves it alone then.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
-    pub(super) fn await_free(&self) -> io::Result<oneshot::Receiver<io::Result<()>>> {
-        let file = self.open()?;
-        let (tell, told) = oneshot::channel();
-        let wait = move || {
-            let locked = loop {
-                match file.lock() {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    ended => break ended,
-                }
-            };
-            drop(file);
-            // Who has asked may be gone.
-            drop(tell.send(locked));
-        };
-        thread::Builder::new().name("primacy-program".to_owned()).spawn(wait)?;
-        Ok(told)
-    }
-
-    /// What is written in it.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(super) fn text(&self) -> io::Result<LockText> {
-        let mut text = String::new();
-        self.open()?.take(BYTES_MOST).read_to_string(&mut text)?;
-        let mut lines = text.split_inclusive('\n').map_while(|line| line.strip_suffix('\n'));
-        let started_with = lines.next().unwrap_or_default().to_owned();
-        Ok(LockText { started_with, runner: lines.next().and_then(|line| serde_json::from_str(line).ok()) })
     }
 
     fn open(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(Path::new(&self.0))?;
+        let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&self.0)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{} is no file", self.0.display())));
+            return Err(io::Error::other("it is no file"));
         }
         Ok(file)
     }
+}
+
+/// Does this in a thread of its own. Who has asked need not wait for it.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(super) fn in_thread<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+    let (tell, told) = oneshot::channel();
+    let act = move || drop(tell.send(act()));
+    thread::Builder::new().name("primacy-program".to_owned()).spawn(act)?;
+    Ok(told)
+}
+
+fn text(file: &File) -> io::Result<LockText> {
+    let mut text = String::new();
+    file.take(BYTES_MOST).read_to_string(&mut text)?;
+    let mut lines = text.split_inclusive('\n').map_while(|line| line.strip_suffix('\n'));
+    let started_with = lines.next().unwrap_or_default().to_owned();
+    Ok(LockText { started_with, runner: lines.next().and_then(|line| serde_json::from_str(line).ok()) })
 }
 
 /// Writes what a runner is started with into its lock, in the place of what was there.
@@ -148,37 +164,59 @@ mod tests {
         (place, folder)
     }
 
+    fn taken(lock: &LockFile) -> Option<File> {
+        match lock.look_now().expect("it can be asked") {
+            Look::Taken(file) => Some(file),
+            Look::Held(_) => None,
+        }
+    }
+
     #[test]
     fn a_lock_is_had_once_and_until_its_last_file_is_closed() {
         let (_place, folder) = folder();
         let lock = folder.lock("p");
-        let first = lock.try_take().expect("it can be asked").expect("it is free");
+        let first = taken(&lock).expect("it is free");
         let shared = first.try_clone().expect("it can be shared");
-        assert!(lock.try_take().expect("it can be asked").is_none());
-        let freed = lock.await_free().expect("a thread");
+        assert!(taken(&lock).is_none());
         drop(first);
-        assert!(lock.try_take().expect("it can be asked").is_none());
+        assert!(taken(&lock).is_none());
         drop(shared);
-        assert!(freed.blocking_recv().expect("it is told").is_ok());
-        assert!(lock.try_take().expect("it can be asked").is_some());
+        assert!(taken(&lock).is_some());
         assert_eq!(folder.names().expect("it can be listed"), ["p"]);
     }
 
-    #[test]
-    fn a_lock_says_what_was_started_and_what_is_cut_off_counts_for_nothing() {
+    #[tokio::test]
+    async fn a_lock_says_what_was_started_and_what_is_cut_off_counts_for_nothing() {
         let (_place, folder) = folder();
         let lock = folder.lock("p");
-        assert_eq!(lock.text().expect("it can be read"), LockText::default());
-        let mut file = lock.try_take().expect("it can be asked").expect("it is free");
+        let mut file = taken(&lock).expect("it is free");
+        let text = || match lock.look_now().expect("it can be asked") {
+            Look::Taken(_) => panic!("it is not free"),
+            Look::Held(text) => text,
+        };
+        assert_eq!(text(), LockText::default());
         note(&file, "a long line that stood there before").expect("it can be written");
         note(&file, "this").expect("it can be written");
         let started_with = "this".to_owned();
-        assert_eq!(lock.text().expect("it can be read"), LockText { started_with: started_with.clone(), runner: None });
-        file.write_all(b"{\"pid\":7,\"began\":1").expect("it can be written");
-        assert_eq!(lock.text().expect("it can be read").runner, None);
-        file.write_all(b"2}\n").expect("it can be written");
-        let runner = Some(ProcessMark { pid: 7, began: 12 });
-        assert_eq!(lock.text().expect("it can be read"), LockText { started_with, runner });
+        assert_eq!(text(), LockText { started_with: started_with.clone(), runner: None });
+        let mark = ProcessMark::of(nix::unistd::Pid::this()).expect("it lives");
+        let line = serde_json::to_vec(&mark).expect("it can be written");
+        let (begin, end) = line.split_at(line.len() - 1);
+        file.write_all(begin).expect("it can be written");
+        assert_eq!(text().runner, None);
+        file.write_all(end).and_then(|()| file.write_all(b"\n")).expect("it can be written");
+        assert_eq!(text(), LockText { started_with, runner: Some(mark) });
+        lock.empty(file).await.expect("it can be written");
+        let _file = taken(&lock).expect("it is free");
+        assert_eq!(text(), LockText::default());
+    }
+
+    #[tokio::test]
+    async fn what_fails_names_the_lock() {
+        let (place, folder) = folder();
+        std::fs::create_dir(place.path().join("locks/p.lock")).expect("it is made");
+        let failed = folder.lock("p").look().await.expect_err("it is a folder");
+        assert!(failed.contains("locks/p.lock"), "{failed}");
     }
 
     #[test]

@@ -12,24 +12,33 @@ mod supervisor;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, getpid};
 use primacy::Label;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::settings::Program;
 use crate::cli::{Common, LogFormat};
 use crate::run::process_tree::{children, reap};
-use crate::standing::Candidates;
+use crate::standing::{Candidates, ProgramState};
 use lock::LockFolder;
 use process::RunnerProcess;
-use start::RunnerSettings;
+use start::{RunnerSettings, Started};
 use supervisor::Supervisor;
+
+/// How long an end that is not waited for waits for programs that are being started, and how often it looks.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(10);
+/// How often it is said what is awaited.
+const SAY_AGAIN: Duration = Duration::from_secs(30);
 
 /// What is to run of a program.
 type Wanted = Option<Arc<Program>>;
@@ -60,9 +69,13 @@ impl Log {
     }
 }
 
+/// Begins to start a runner, which gets the lock.
+type Begin = Box<dyn Fn(&Arc<Program>, File) -> io::Result<Started>>;
+
 /// What all programs of this agent share.
 struct Place {
     settings: Arc<RunnerSettings>,
+    begin: Begin,
     locks: LockFolder,
     /// The runners that live, by the names of their programs.
     runners: RefCell<BTreeMap<String, Rc<RunnerProcess>>>,
@@ -100,7 +113,7 @@ impl Programs {
                     place.locks.names().map_err(|error| format!("the locks of programs cannot be listed: {error}"))?;
                 names.iter().for_each(|name| self.want(&place, name, None));
             }
-            Err(why) if programs.is_empty() => debug!("programs of an agent before this one are left alone: {why}"),
+            Err(why) if programs.is_empty() => warn!("programs of an agent before this one are left alone: {why}"),
             Err(why) => return Err(why),
         }
         self.keep(programs)
@@ -131,30 +144,44 @@ impl Programs {
         }
     }
 
-    /// Asks all that were asked to end once more. It is not waited for.
-    pub(super) fn end_again(&self) {
+    /// Asks all that were asked to end once more. It is not waited for, but for those that are being started: nobody else would
+    /// ask them.
+    pub(super) async fn end_again(&self) {
         let Some(place) = &self.place else { return };
         place.runners.borrow().values().for_each(|runner| runner.ask_to_end());
+        let started = async {
+            while place.starting.get() > 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        if tokio::time::timeout(STARTS_WITHIN, started).await.is_err() {
+            warn!("a program that does not start is left; it ends with the next agent");
+        }
     }
 
-    /// Returns when nothing is left of any of them. Cancel-safe.
-    pub(super) async fn ended(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
+    /// Returns when nothing is left of any of them. What is awaited is said after this time, and again later. Cancel-safe.
+    pub(super) async fn ended(&mut self, patience: Duration) {
+        let mut say_in = patience;
+        while !self.tasks.is_empty() {
+            tokio::select! {
+                _ = self.tasks.join_next() => {}
+                () = tokio::time::sleep(say_in) => {
+                    say_in = SAY_AGAIN;
+                    for ProgramState { name, pid, why, .. } in self.told.programs().all() {
+                        let runner = pid.map(|pid| format!("runner {pid}"));
+                        let awaited = runner.or(why).unwrap_or_else(|| "its lock".to_owned());
+                        warn!("program {name} has not ended yet: {awaited}");
+                    }
+                }
+            }
+        }
     }
 
     /// Reaps what has become a child of this process by the death of its parent, as all do that are left behind where this process
     /// is the first.
     pub(super) fn reap_orphans(&self) {
-        let Some(place) = &self.place else { return };
-        // A runner that is being started is not known yet, and another death will come.
-        if place.starting.get() > 0 {
-            return;
-        }
-        let own: BTreeSet<i32> = place.runners.borrow().values().map(|runner| runner.pid).collect();
-        for child in children().unwrap_or_default() {
-            if !own.contains(&child.as_raw()) {
-                reap(child);
-            }
+        if let Some(place) = &self.place {
+            place.reap_orphans(None);
         }
     }
 
@@ -185,9 +212,39 @@ impl Programs {
             .map_err(|error| format!("a runner could not connect to {}: {error}", socket.display()))?;
         let locks = LockFolder::make(self.surroundings.locks()?)?;
         let settings = Arc::new(RunnerSettings { socket, label, log, open_files });
-        let place = Rc::new(Place { settings, locks, runners: RefCell::default(), starting: Cell::default() });
+        let place = Rc::new(Place::new(settings, locks));
         self.place = Some(Rc::clone(&place));
         Ok(place)
+    }
+}
+
+impl Place {
+    fn new(settings: Arc<RunnerSettings>, locks: LockFolder) -> Self {
+        let starts = Arc::clone(&settings);
+        let begin: Begin = Box::new(move |program, lock| starts.begin(program, lock));
+        Self { settings, begin, locks, runners: RefCell::default(), starting: Cell::default() }
+    }
+
+    /// One was started, as this process, or was not.
+    fn has_started(&self, process: Option<i32>) {
+        self.starting.update(|count| count - 1);
+        // Deaths that were left out meanwhile, unless the parent of orphans is another one.
+        if getpid().as_raw() == 1 {
+            self.reap_orphans(process);
+        }
+    }
+
+    fn reap_orphans(&self, spared: Option<i32>) {
+        // A runner that is being started is not known yet.
+        if self.starting.get() > 0 {
+            return;
+        }
+        let own: BTreeSet<i32> = self.runners.borrow().values().map(|runner| runner.pid).chain(spared).collect();
+        for child in children().unwrap_or_default() {
+            if !own.contains(&child.as_raw()) {
+                reap(child);
+            }
+        }
     }
 }
 

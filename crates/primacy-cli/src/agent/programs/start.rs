@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 
 use serde::Serialize;
 
@@ -69,19 +68,10 @@ impl RunnerSettings {
     /// If the system gives no thread.
     pub(super) fn begin(self: &Arc<Self>, program: &Arc<Program>, lock: File) -> io::Result<Started> {
         let (settings, program) = (Arc::clone(self), Arc::clone(program));
-        let (tell, told) = oneshot::channel();
-        let start = move || {
-            let started = match settings.trouble(&program) {
-                Some(why) => Err(why),
-                None => {
-                    settings.start(&program, lock).map_err(|error| format!("its runner cannot be started: {error}"))
-                }
-            };
-            // Who has asked may be gone: the next agent finds the runner.
-            drop(tell.send(started));
-        };
-        thread::Builder::new().name("primacy-program".to_owned()).spawn(start)?;
-        Ok(told)
+        lock::in_thread(move || match settings.trouble(&program) {
+            Some(why) => Err(why),
+            None => settings.start(&program, lock).map_err(|error| format!("its runner cannot be started: {error}")),
+        })
     }
 
     /// The line for the lock of this program.

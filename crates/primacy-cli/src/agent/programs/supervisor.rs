@@ -2,7 +2,6 @@
 //! agent before it has left.
 
 use std::fs::File;
-use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
@@ -11,22 +10,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use primacy::{Instant, clock};
-use tokio::sync::{oneshot, watch};
+use primacy::clock;
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::backoff::Backoff;
-use super::lock::{LockFile, LockText};
+use super::lock::{LockFile, LockText, Look};
 use super::process::RunnerProcess;
+use super::start::Started;
 use super::{Place, Wanted};
 use crate::agent::settings::Program;
 use crate::output::span::span;
 use crate::standing::{Candidates, ProgramPhase, ProgramState};
 
-/// How soon to look again whether the runner that has a lock has said which process it is.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long that may take.
-const SAYS_WITHIN: Duration = Duration::from_secs(5);
+/// How soon to look again at a lock that is not free, at first and at most.
+const AGAIN: Duration = Duration::from_millis(20);
+const AGAIN_MOST: Duration = Duration::from_secs(1);
+/// How long what is found there passes by itself as a rule.
+const PASSES_WITHIN: Duration = Duration::from_secs(1);
+/// How long the end of a program waits for a warden whose runner is dead. What it has not stopped then, it goes on with.
+const WARDEN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a start goes on that is not wanted any more.
+const START_WITHIN: Duration = Duration::from_secs(2);
 
 /// What keeps one program started.
 pub(super) struct Supervisor {
@@ -41,21 +46,38 @@ pub(super) struct Supervisor {
     said: Option<String>,
     /// Whether it has run under this agent.
     has_run: bool,
+    /// How long its lock has been looked at without use.
+    looked: Duration,
 }
 
-/// When a lock is free.
-type Freed = oneshot::Receiver<io::Result<()>>;
+/// Where a program stands, by its lock.
+enum Found {
+    /// Nothing is left of a runner, and the next one can have the lock.
+    Free(File),
+    /// A runner lives, which leads through this agent.
+    Runner(RunnerProcess, LockText),
+    /// Its runner is dead. Its warden lives, and needs nobody to end the program.
+    Warden(LockText),
+    /// Who has the lock is none of this agent's, and why.
+    Foreign(String),
+    /// It cannot be told now, and why.
+    Unknown(String),
+}
 
 impl Supervisor {
     pub(super) fn new(name: &str, place: &Rc<Place>, wanted: watch::Receiver<Wanted>, told: &Arc<Candidates>) -> Self {
+        let program = wanted.borrow().clone();
         let state = ProgramState {
             name: name.to_owned(),
-            election: String::new(),
+            election: program.as_ref().map(|program| program.election.clone()).unwrap_or_default(),
             state: ProgramPhase::Waiting,
             pid: None,
             restarts: 0,
             why: None,
         };
+        if program.is_some() {
+            told.programs().note(state.clone());
+        }
         Self {
             place: Rc::clone(place),
             lock: place.locks.lock(name),
@@ -65,150 +87,159 @@ impl Supervisor {
             backoff: Backoff::new(),
             said: None,
             has_run: false,
+            looked: Duration::ZERO,
         }
     }
 
     /// Returns when nothing is to run any more, and nothing does.
     pub(super) async fn run(mut self) {
-        loop {
-            let lock = match self.lock.try_take() {
-                Ok(Some(lock)) => lock,
-                Ok(None) => match self.outlive().await {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(()) => break,
-                },
-                Err(_) if self.wanted.borrow_and_update().is_none() => break,
-                Err(error) => {
-                    self.put_off(format!("its lock cannot be had: {error}")).await;
-                    continue;
-                }
-            };
-            let Some(program) = self.wanted.borrow_and_update().clone() else { break };
-            self.state.election.clone_from(&program.election);
-            match self.start(&program, lock).await {
-                Ok((child, process)) => {
-                    let name = &self.state.name;
-                    info!("program {name}: runner {} is started for election {}", process.pid, program.election);
-                    self.state.restarts += u64::from(self.has_run);
-                    self.follow_child(child, process, &self.place.settings.started_with(&program)).await;
-                }
-                Err(why) => self.put_off(why).await,
-            }
-        }
+        while self.step().await.is_continue() {}
         self.told.programs().forget(&self.state.name);
     }
 
-    /// Starts a runner, which gets the lock. It is registered by [`Self::follow`] before anything else can happen.
-    async fn start(&self, program: &Arc<Program>, lock: File) -> Result<(Child, RunnerProcess), String> {
-        self.place.starting.update(|count| count + 1);
-        let started = match self.place.settings.begin(program, lock) {
-            Ok(started) => started.await.unwrap_or_else(|_| Err("its runner was not started".to_owned())),
-            Err(error) => Err(format!("its runner cannot be started: {error}")),
-        };
-        self.place.starting.update(|count| count - 1);
-        let child = started?;
-        let pid = i32::try_from(child.id()).map_err(|error| error.to_string())?;
-        // One without a file is found again by its lock.
-        let process = RunnerProcess::child(pid).map_err(|error| format!("runner {pid} cannot be followed: {error}"))?;
-        Ok((child, process))
-    }
-
-    /// Waits for the end of a runner that was started here.
-    async fn follow_child(&mut self, mut child: Child, process: RunnerProcess, started_with: &str) {
-        let began = clock::now();
-        let is_asked = self.follow(process, started_with).await;
-        let how = match child.wait() {
-            Ok(status) => end_of(status),
-            Err(error) => format!("has ended: {error}"),
-        };
-        self.rest(is_asked, &how, began).await;
-    }
-
-    /// Waits until nothing is left of a runner that has the lock, or of one whose warden has it. `Break`: it is none of this
-    /// agent's, and nothing is to run here.
-    async fn outlive(&mut self) -> ControlFlow<()> {
-        let mut freed = match self.lock.await_free() {
-            Ok(freed) => freed,
-            Err(error) => {
-                self.put_off(format!("its lock cannot be waited for: {error}")).await;
-                return ControlFlow::Continue(());
+    /// Does what is to be done next. `Break`: nothing is.
+    async fn step(&mut self) -> ControlFlow<()> {
+        let found = self.find().await;
+        let is_wanted = self.wanted.borrow_and_update().is_some();
+        match found {
+            Found::Free(lock) => return self.use_lock(lock).await,
+            Found::Runner(process, text) => {
+                let (name, pid) = (&self.state.name, process.pid);
+                info!("program {name}: runner {pid}, which an agent before this one has started, goes on");
+                self.state.election = election_of(&text);
+                self.follow(process, &text.started_with).await;
             }
-        };
-        let began = clock::now();
-        let text = tokio::select! {
-            _ = &mut freed => return ControlFlow::Continue(()),
-            text = text_of_runner(&self.lock) => text,
-        };
-        if !self.place.settings.is_own(&text.started_with) {
-            return self.leave_alone(freed, &text).await;
+            Found::Warden(_) if !is_wanted && self.looked >= WARDEN_WITHIN => {
+                warn!("program {}: its warden is still ending what is left of it", self.state.name);
+                return ControlFlow::Break(());
+            }
+            Found::Warden(text) => {
+                self.state.election = election_of(&text);
+                let why = "what its last runner has left is being ended".to_owned();
+                self.note(ProgramPhase::Stopping, None, Some(why));
+                self.look_again().await;
+            }
+            Found::Foreign(_) if !is_wanted => return ControlFlow::Break(()),
+            Found::Foreign(why) => {
+                self.say(&why);
+                self.note(ProgramPhase::Waiting, None, Some(why));
+                self.look_again().await;
+            }
+            // As long as it may live it is not left, wanted or not.
+            Found::Unknown(why) => {
+                if self.looked >= PASSES_WITHIN {
+                    self.say(&why);
+                }
+                self.note(ProgramPhase::Waiting, None, Some(why));
+                self.look_again().await;
+            }
         }
-        self.state.election = election_of(&text);
-        let Some(process) = text.runner.and_then(RunnerProcess::marked) else {
-            // Its warden lives, and needs nobody to end the program.
-            self.note(ProgramPhase::Stopping, None, Some("what its last runner has left is being ended".to_owned()));
-            self.freed(freed).await;
-            return ControlFlow::Continue(());
-        };
-        info!(
-            "program {}: runner {}, which an agent before this one has started, goes on",
-            self.state.name, process.pid
-        );
-        let is_asked = self.follow(process, &text.started_with).await;
-        self.freed(freed).await;
-        self.rest(is_asked, "has ended", began).await;
         ControlFlow::Continue(())
     }
 
-    /// Waits for a runner that leads through another agent, if anything is to run here.
-    async fn leave_alone(&mut self, mut freed: Freed, text: &LockText) -> ControlFlow<()> {
-        let runner = text.runner.map_or_else(|| "a runner".to_owned(), |mark| format!("runner {}", mark.pid));
-        let why = format!("{runner} of another agent has its lock: end that one, or give one of the two another name");
-        self.say(&why);
-        self.note(ProgramPhase::Waiting, None, Some(why));
-        loop {
-            if self.wanted.borrow_and_update().is_none() {
-                return ControlFlow::Break(());
+    async fn find(&self) -> Found {
+        let text = match self.lock.look().await {
+            Ok(Look::Taken(lock)) => return Found::Free(lock),
+            Ok(Look::Held(text)) => text,
+            Err(why) => return Found::Unknown(why),
+        };
+        let runner = text.runner.as_ref().map_or_else(|| "a runner".to_owned(), |mark| format!("runner {}", mark.pid));
+        if !text.started_with.is_empty() && !self.place.settings.is_own(&text.started_with) {
+            return Found::Foreign(format!(
+                "{runner} of another agent has its lock: end that one, or give one of the two another name"
+            ));
+        }
+        let Some(mark) = &text.runner else {
+            return Found::Unknown("who has its lock has not said yet which process it is".to_owned());
+        };
+        match RunnerProcess::marked(mark) {
+            Ok(Some(process)) => Found::Runner(process, text),
+            Ok(None) => Found::Warden(text),
+            Err(error) => Found::Unknown(format!("whether {runner} lives cannot be told: {error}")),
+        }
+    }
+
+    /// The lock may be looked at again, after a pause that doubles, or when something else is wanted.
+    async fn look_again(&mut self) {
+        let pause = self.looked.clamp(AGAIN, AGAIN_MOST);
+        self.looked += pause;
+        self.pause(pause).await;
+    }
+
+    // ---- one runner ----
+
+    /// Starts a runner with the lock, if one is wanted, and waits for its end.
+    async fn use_lock(&mut self, lock: File) -> ControlFlow<()> {
+        let Some(program) = self.wanted.borrow_and_update().clone() else {
+            // What is in it may be secret, and is of no use any more.
+            if let Err(why) = self.lock.empty(lock).await {
+                warn!("program {}: what it was started with stays on the disk: {why}", self.state.name);
             }
-            tokio::select! {
-                () = changed(&mut self.wanted) => {}
-                _ = &mut freed => return ControlFlow::Continue(()),
+            return ControlFlow::Break(());
+        };
+        self.state.election.clone_from(&program.election);
+        let started_with = self.place.settings.started_with(&program);
+        match self.start(&program, lock, &started_with).await {
+            Ok(Some(child)) => {
+                let process = RunnerProcess::child(child);
+                let name = &self.state.name;
+                info!("program {name}: runner {} is started for election {}", process.pid, program.election);
+                self.state.restarts += u64::from(self.has_run);
+                self.follow(process, &started_with).await;
+            }
+            Ok(None) if self.wanted.borrow().is_none() => return ControlFlow::Break(()),
+            Ok(None) => {}
+            Err(why) => self.put_off(why).await,
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Starts a runner, which gets the lock. `None`: it is not wanted any more, and ends as soon as it begins.
+    async fn start(
+        &mut self,
+        program: &Arc<Program>,
+        lock: File,
+        started_with: &str,
+    ) -> Result<Option<Child>, String> {
+        let begun = (self.place.begin)(program, lock);
+        let mut started = begun.map_err(|error| format!("its runner cannot be started: {error}"))?;
+        self.place.starting.update(|count| count + 1);
+        let unwanted = async {
+            until_unlike(&mut self.wanted, &self.place, started_with).await;
+            tokio::time::sleep(START_WITHIN).await;
+        };
+        tokio::select! {
+            started = &mut started => {
+                let pid = started.as_ref().ok().and_then(|started| Some(started.as_ref().ok()?.id().cast_signed()));
+                self.place.has_started(pid);
+                started.unwrap_or_else(|_| Err("its runner was not started".to_owned())).map(Some)
+            }
+            () = unwanted => {
+                warn!("program {}: its runner does not start, and is not waited for", self.state.name);
+                tokio::task::spawn_local(end_late(Rc::clone(&self.place), started));
+                Ok(None)
             }
         }
     }
 
-    /// Waits until a runner has ended, and asks it to as soon as what it was started with is not what is wanted. Returns whether it
-    /// was asked.
-    async fn follow(&mut self, process: RunnerProcess, started_with: &str) -> bool {
-        let process = Rc::new(process);
-        (self.has_run, self.said) = (true, None);
+    /// Waits until a runner has ended, and asks it to as soon as what it was started with is not what is wanted. The next one is
+    /// started after a pause, unless this one was asked to end.
+    async fn follow(&mut self, process: RunnerProcess, started_with: &str) {
+        let (process, began) = (Rc::new(process), clock::now());
+        (self.has_run, self.said, self.looked) = (true, None, Duration::ZERO);
         self.place.runners.borrow_mut().insert(self.state.name.clone(), Rc::clone(&process));
         self.note(ProgramPhase::Running, Some(process.pid), None);
-        let is_asked = tokio::select! {
-            () = process.ended() => false,
+        let (is_asked, status) = tokio::select! {
+            status = process.ended() => (false, status),
             () = until_unlike(&mut self.wanted, &self.place, started_with) => {
                 info!("program {}: runner {} is asked to end", self.state.name, process.pid);
                 self.note(ProgramPhase::Stopping, Some(process.pid), None);
                 process.ask_to_end();
-                process.ended().await;
-                true
+                (true, process.ended().await)
             }
         };
         self.place.runners.borrow_mut().remove(&self.state.name);
-        is_asked
-    }
-
-    /// Waits for the lock, or for as long as it cannot be waited for.
-    async fn freed(&mut self, freed: Freed) {
-        if let Ok(Err(error)) = freed.await {
-            self.put_off(format!("its lock cannot be waited for: {error}")).await;
-        }
-    }
-
-    // ---- between two runners ----
-
-    /// A runner has ended: the next is started after a pause, unless this one was asked to end.
-    async fn rest(&mut self, is_asked: bool, how: &str, began: Instant) {
-        let name = &self.state.name;
+        let (how, name) = (status.map_or_else(|| "has ended".to_owned(), end_of), &self.state.name);
         if is_asked {
             info!("program {name}: its runner {how}, as it was asked to");
             self.backoff = Backoff::new();
@@ -220,6 +251,8 @@ impl Supervisor {
         self.note(ProgramPhase::Waiting, None, Some(format!("its runner {how}")));
         self.pause(pause).await;
     }
+
+    // ---- between two runners ----
 
     /// It cannot be started, and is tried again after a pause.
     async fn put_off(&mut self, why: String) {
@@ -235,7 +268,10 @@ impl Supervisor {
         if self.said.as_deref() == Some(why) {
             return debug!("program {name}: {why}");
         }
-        warn!("program {name} cannot be started: {why}");
+        match self.wanted.borrow().is_some() {
+            true => warn!("program {name} cannot be started: {why}"),
+            false => warn!("program {name} cannot be ended: {why}"),
+        }
         self.said = Some(why.to_owned());
     }
 
@@ -253,17 +289,14 @@ impl Supervisor {
     }
 }
 
-/// What is written in a lock that somebody has, once it says which process that is, or long after it should have.
-async fn text_of_runner(lock: &LockFile) -> LockText {
-    let end = clock::now() + SAYS_WITHIN;
-    loop {
-        // One that cannot be read now may be later.
-        let text = lock.text().unwrap_or_default();
-        if text.runner.is_some() || clock::now() >= end {
-            return text;
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
+/// Ends a runner that is not wanted any more once it has begun.
+async fn end_late(place: Rc<Place>, started: Started) {
+    if let Ok(Ok(child)) = started.await {
+        let process = RunnerProcess::child(child);
+        process.ask_to_end();
+        process.ended().await;
     }
+    place.has_started(None);
 }
 
 fn election_of(text: &LockText) -> String {
@@ -304,3 +337,6 @@ fn end_of(status: ExitStatus) -> String {
         _ => format!("ended with {status}"),
     }
 }
+
+#[cfg(test)]
+mod tests;
