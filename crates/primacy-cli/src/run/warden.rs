@@ -120,6 +120,10 @@ impl Warden {
         let Ok(ToWarden::Hello(hello)) = serde_json::from_slice(&line) else {
             return Err(io::Error::other("this command is primacy's own; use `primacy run`"));
         };
+        // Files that this process has no room for are left out by the kernel. Without its lock nobody would know that it lives.
+        if hello.has_lock && lock.is_none() {
+            return Err(io::Error::other("the lock has not come along: too few files may be open"));
+        }
         let pid = rustix::process::Pid::from_raw(parent.as_raw()).ok_or_else(|| io::Error::other("no parent"))?;
         let runner = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         if Pid::parent() != parent {

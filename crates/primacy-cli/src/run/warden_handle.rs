@@ -62,6 +62,7 @@ impl IdleWarden {
             rights: job.rights,
             isolate: job.isolate,
             patience_ms: u64::try_from(job.candidate.timing.lease().as_millis()).unwrap_or(u64::MAX),
+            has_lock: job.lock.is_some(),
         };
         let Self { process, socket, spared } = self;
         let mut warden = Self::connect(process, socket, spared, hello, job.lock.as_ref().map(|lock| lock.as_fd()))?;

@@ -83,6 +83,8 @@ pub(super) struct Hello {
     pub(super) isolate: bool,
     /// For how long the warden tries to release.
     pub(super) patience_ms: u64,
+    /// Whether a lock comes with this.
+    pub(super) has_lock: bool,
 }
 
 impl Hello {
