@@ -44,6 +44,16 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
 }
 
+/// Has what is started from now on get these signals, also if this process was started with them ignored. This one takes no notice
+/// of them thereby.
+///
+/// # Errors
+/// If the system does not let it.
+pub(crate) fn restore(signals: &[Signal]) -> io::Result<()> {
+    // A new program has no handlers: what is handled here has its default there.
+    signals.iter().try_for_each(|restored| signal(SignalKind::from_raw(*restored as i32)).map(drop))
+}
+
 /// Whether a signal asks the runner to end.
 pub(super) fn ends(signal: Signal) -> bool {
     ENDING.contains(&signal)

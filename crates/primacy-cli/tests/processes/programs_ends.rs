@@ -165,6 +165,28 @@ fn a_program_gets_nothing_of_the_agent_but_its_output() {
 }
 
 #[test]
+fn programs_of_an_agent_that_was_started_with_signals_ignored_can_be_ended_all_the_same() {
+    let mut world = World::new();
+    let path = world.path("a.toml");
+    fs::write(&path, LONG.to_owned() + &witness(&world, &[])).expect("a file");
+    let command = world.primacy(["agent", "--name", "a", "--config", path.to_str().expect("text"), "--socket"]);
+    let mut deaf = Command::new("perl");
+    deaf.args(["-e", "$SIG{TERM} = $SIG{CHLD} = 'IGNORE'; exec @ARGV"]).arg(command.get_program());
+    deaf.args(command.get_args()).arg(world.path("a.sock"));
+    deaf.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    deaf.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
+    let mut agent = Runner::start(deaf);
+    let led = world.expect_start_after(0);
+    send(led.pid, Signal::SIGKILL);
+    let next = world.expect_start_after(led.token);
+    agent.send(Signal::SIGINT);
+    assert_eq!(agent.wait().code(), Some(0));
+    assert!(!lives(next.pid) && runners_of(&world).is_empty());
+    world.expect("the word to stop", |line| line.word == "told" && line.pid == next.pid);
+    world.assert_never_two();
+}
+
+#[test]
 fn hooks_are_run_for_a_program_that_stays_warm() {
     let world = World::new();
     let trace = world.path("trace");

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access, getpid};
 use primacy::Label;
 use tokio::sync::watch;
@@ -28,6 +29,7 @@ use tracing::{debug, warn};
 use super::settings::Program;
 use crate::cli::{Common, LogFormat};
 use crate::run::process_tree::{children, reap};
+use crate::run::signals::restore;
 use crate::standing::{Candidates, ProgramState};
 use lock::LockFolder;
 use process::RunnerProcess;
@@ -210,6 +212,8 @@ impl Programs {
         }
         access(&socket, AccessFlags::R_OK | AccessFlags::W_OK)
             .map_err(|error| format!("a runner could not connect to {}: {error}", socket.display()))?;
+        // Runners that are deaf to SIGTERM could not be ended, and children are not waited for where SIGCHLD is ignored.
+        restore(&[Signal::SIGTERM, Signal::SIGCHLD]).map_err(|error| format!("signals cannot be handled: {error}"))?;
         let locks = LockFolder::make(self.surroundings.locks()?)?;
         let settings = Arc::new(RunnerSettings { socket, label, log, open_files });
         let place = Rc::new(Place::new(settings, locks));
