@@ -20,7 +20,7 @@ use crate::standing::{CandidateSource, Standing, StandingParts};
 /// Between two attempts to write the file.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What says which start of the machine this is.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long the end of the process waits for the last word in the file.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
 

@@ -10,6 +10,8 @@ use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::status_file::BOOT_ID;
+
 /// Which process a runner is: its number may come to mean another one, and with when it began it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessMark {
@@ -17,6 +19,8 @@ pub(crate) struct ProcessMark {
     pub(crate) pid: i32,
     /// When it began, as the kernel says: in clock ticks since the machine was started.
     pub(crate) began: u64,
+    /// Where that is so: on which machine since its last start, and in which PID namespace.
+    pub(crate) place: String,
 }
 
 impl ProcessMark {
@@ -30,7 +34,16 @@ impl ProcessMark {
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
         let began = fields.split(' ').nth(19).and_then(|field| field.parse().ok());
         let began = began.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat cannot be read")))?;
-        Ok(Self { pid: pid.as_raw(), began })
+        Ok(Self { pid: pid.as_raw(), began, place: Self::here()? })
+    }
+
+    /// Where this process is.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn here() -> io::Result<String> {
+        let boot = std::fs::read_to_string(BOOT_ID)?;
+        Ok(format!("{} {}", boot.trim(), std::fs::read_link("/proc/self/ns/pid")?.display()))
     }
 }
 

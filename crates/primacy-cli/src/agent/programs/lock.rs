@@ -128,7 +128,9 @@ impl LockFile {
 ///
 /// # Errors
 /// If the system gives no thread.
-pub(super) fn in_thread<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+pub(super) fn in_thread<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
     let (tell, told) = oneshot::channel();
     let act = move || drop(tell.send(act()));
     thread::Builder::new().name("primacy-program".to_owned()).spawn(act)?;

@@ -109,7 +109,8 @@ mod tests {
     #[tokio::test]
     async fn a_number_that_means_another_process_now_is_nobody() {
         let mark = ProcessMark::of(nix::unistd::Pid::this()).expect("it lives");
-        let found = |mark: &ProcessMark| RunnerProcess::marked(mark).expect("it can be told").map(|process| process.pid);
+        let found =
+            |mark: &ProcessMark| RunnerProcess::marked(mark).expect("it can be told").map(|process| process.pid);
         assert_eq!(found(&mark), Some(mark.pid));
         assert_eq!(found(&ProcessMark { began: mark.began - 1, ..mark.clone() }), None);
         assert_eq!(found(&ProcessMark { pid: i32::MAX, ..mark }), None);

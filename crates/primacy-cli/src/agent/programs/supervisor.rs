@@ -21,6 +21,7 @@ use super::start::Started;
 use super::{Place, Wanted};
 use crate::agent::settings::Program;
 use crate::output::span::span;
+use crate::run::supervised::ProcessMark;
 use crate::standing::{Candidates, ProgramPhase, ProgramState};
 
 /// How soon to look again at a lock that is not free, at first and at most.
@@ -152,6 +153,12 @@ impl Supervisor {
         let Some(mark) = &text.runner else {
             return Found::Unknown("who has its lock has not said yet which process it is".to_owned());
         };
+        if ProcessMark::here().is_ok_and(|here| here != mark.place) {
+            return Found::Foreign(format!(
+                "{runner} of an agent on another machine, or in another container, has its lock: end that one, or give each \
+                 agent its own $STATE_DIRECTORY"
+            ));
+        }
         match RunnerProcess::marked(mark) {
             Ok(Some(process)) => Found::Runner(process, text),
             Ok(None) => Found::Warden(text),
@@ -195,12 +202,7 @@ impl Supervisor {
     }
 
     /// Starts a runner, which gets the lock. `None`: it is not wanted any more, and ends as soon as it begins.
-    async fn start(
-        &mut self,
-        program: &Arc<Program>,
-        lock: File,
-        started_with: &str,
-    ) -> Result<Option<Child>, String> {
+    async fn start(&mut self, program: &Arc<Program>, lock: File, started_with: &str) -> Result<Option<Child>, String> {
         let begun = (self.place.begin)(program, lock);
         let mut started = begun.map_err(|error| format!("its runner cannot be started: {error}"))?;
         self.place.starting.update(|count| count + 1);

@@ -14,11 +14,10 @@ use tokio::task::LocalSet;
 
 use super::super::lock::{LockFolder, note};
 use super::super::start::RunnerSettings;
-use super::super::{Log, Place};
+use super::super::{Log, Place, Programs, Surroundings};
 use super::*;
 use crate::agent::settings::Work;
 use crate::cli::LogFormat;
-use crate::run::supervised::ProcessMark;
 use crate::standing::ProcessKind;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -90,6 +89,12 @@ fn program(command: &str) -> Program {
     }
 }
 
+async fn await_end(child: &mut Child) {
+    while matches!(child.try_wait(), Ok(None)) {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn sleeper() -> Child {
     Command::new("sleep").arg("1000").spawn().expect("it starts")
 }
@@ -109,12 +114,30 @@ async fn a_runner_that_says_late_who_it_is_is_ended_all_the_same() {
     let late = async {
         ground.until(|program| program.why.is_some()).await;
         mark(&lock, &runner);
-        ground.until(|program| program.state == ProgramPhase::Stopping && program.pid.is_some()).await;
-        assert!(!runner.wait().expect("it was started").success());
+        await_end(&mut runner).await;
         drop(lock);
     };
     within(async { tokio::join!(supervisor.run(), late) }).await;
     assert_eq!(ground.told.programs().all(), []);
+}
+
+#[tokio::test]
+async fn a_runner_of_another_container_is_left_alone_whatever_its_number_means_here() {
+    let ground = Ground::new();
+    let mut lock = ground.locked();
+    let mut other = sleeper();
+    let here = ProcessMark::of(nix::unistd::Pid::from_raw(other.id().cast_signed())).expect("it lives");
+    let place = here.place.replace("pid:[", "pid:[1");
+    let line = serde_json::to_string(&ProcessMark { place, ..here }).expect("it can be written") + "\n";
+    lock.write_all(line.as_bytes()).expect("it can be written");
+    let (wanted, supervisor) = ground.supervisor(Some(Arc::new(program("true"))));
+    let end = async {
+        ground.until(|program| program.why.as_ref().is_some_and(|why| why.contains("another container"))).await;
+        wanted.send_replace(None);
+    };
+    within(async { tokio::join!(supervisor.run(), end) }).await;
+    assert!(matches!(other.try_wait(), Ok(None)));
+    other.kill().and_then(|()| other.wait()).expect("it is ours");
 }
 
 #[tokio::test]
@@ -129,8 +152,7 @@ async fn a_lock_that_cannot_be_used_is_tried_again_although_nothing_is_wanted() 
         fs::remove_dir(&path).expect("it is empty");
         let lock = ground.locked();
         mark(&lock, &runner);
-        ground.until(|program| program.state == ProgramPhase::Stopping && program.pid.is_some()).await;
-        assert!(!runner.wait().expect("it was started").success());
+        await_end(&mut runner).await;
     };
     within(async { tokio::join!(supervisor.run(), later) }).await;
 }
@@ -175,6 +197,32 @@ async fn a_start_that_hangs_holds_up_no_end_and_its_runner_is_ended_when_it_come
         }
     };
     LocalSet::new().run_until(hung).await;
+}
+
+#[tokio::test]
+async fn a_runner_that_is_being_started_hears_also_of_an_end_that_does_not_wait() {
+    let ground = Ground::new();
+    let RunnerSettings { label, log, .. } = &*ground.place.settings;
+    let surroundings =
+        Surroundings { socket: Err("none".to_owned()), label: label.clone(), log: *log, open_files: None };
+    let mut programs = Programs::new(surroundings, &ground.told);
+    programs.place = Some(Rc::clone(&ground.place));
+    let ended = async {
+        programs.keep(&[program("true")]).expect("it has a place");
+        while ground.starts.borrow().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        programs.end();
+        let start = async {
+            let start = ground.starts.borrow_mut().pop().expect("it was begun");
+            start.send(Ok(sleeper())).expect("it is awaited");
+        };
+        tokio::join!(programs.end_again(), start);
+        let told = ground.told.programs().all();
+        assert!(told.iter().all(|program| program.state == ProgramPhase::Stopping), "{told:?}");
+        within(programs.ended(PATIENCE)).await;
+    };
+    LocalSet::new().run_until(ended).await;
 }
 
 #[tokio::test]
