@@ -28,7 +28,7 @@ pub(crate) mod agent;
 mod colour;
 pub(crate) mod duration;
 pub(crate) mod examples;
-mod hooks;
+pub(crate) mod hooks;
 pub(crate) mod http;
 pub(crate) mod kv;
 pub(crate) mod log_filter;

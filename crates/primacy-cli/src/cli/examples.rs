@@ -84,9 +84,12 @@ A configuration:
   grace = \"2s\"
   holders = [\"billing\", \"@www-data\"]
   operators = [\"ops\"]
+  [[election]]
+  name = \"reports\"
+  holders = []                 # the agent's user and root
   [[program]]                  # one that the agent starts itself, while it leads
   name = \"reports\"
-  election = \"billing\"
+  election = \"reports\"
   command = [\"/usr/bin/reports\", \"--port\", \"8080\"]
 
 SIGHUP reads it again. SIGTERM tells all programs to stop their work, and ends when they have; a second one ends at once.

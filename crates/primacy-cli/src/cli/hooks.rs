@@ -18,6 +18,34 @@ pub(crate) struct HookArgs {
     on_lost: Option<String>,
 }
 
+/// Why hooks do not go together with what else is asked for, if they do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HookConflict {
+    /// With a program.
+    Program,
+    /// With a PID namespace.
+    Isolate,
+}
+
+impl HookConflict {
+    pub(crate) fn of(has_program: bool, isolates: bool) -> Option<Self> {
+        has_program.then_some(Self::Program).or_else(|| isolates.then_some(Self::Isolate))
+    }
+
+    /// The same for people, who have written options with this before them.
+    pub(crate) fn message(self, dashes: &str) -> String {
+        match self {
+            Self::Program => {
+                format!("{dashes}on-elected and {dashes}on-lost stand in the place of a program: leave it or them out")
+            }
+            Self::Isolate => format!(
+                "{dashes}isolate is for a program that dies with primacy; what {dashes}on-elected has begun must outlive it: \
+                 leave {dashes}isolate out"
+            ),
+        }
+    }
+}
+
 impl HookArgs {
     /// The commands for both, if they are given: `--on-elected` first.
     pub(crate) fn check(&self) -> Result<Option<(String, String)>, Failure> {

@@ -11,6 +11,7 @@ use primacy::{CandidateConfig, Fleet};
 
 use crate::agent_wire;
 use crate::cli::agent::SOCKET_VARIABLE;
+use crate::cli::hooks::HookConflict;
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, store_url};
 use crate::failure::Failure;
@@ -245,17 +246,12 @@ fn store(candidate: &CandidateConfig, common: &Common) -> Result<Source, Refusal
 /// The hooks, if they are what is asked for.
 fn check_hooks(args: &RunArgs) -> Result<Option<Hooks>, Refusal> {
     let hooks = args.hooks.check().map_err(|failure| Refusal::new(2, failure.to_string()))?;
-    match hooks {
-        None if args.command.is_empty() => Err(Refusal::new(2, "name a program to run after --")),
-        None => Ok(None),
-        Some(_) if !args.command.is_empty() => Err(Refusal::new(
-            2,
-            "--on-elected and --on-lost stand in the place of a program: leave them out, or what follows --",
-        )),
-        Some(_) if args.isolate => Err(Refusal::new(
-            2,
-            "--isolate is for a program that dies with primacy; what --on-elected has begun must outlive it: leave --isolate out",
-        )),
-        Some((on_elected, on_lost)) => Ok(Some(Hooks { on_elected, on_lost })),
+    let Some((on_elected, on_lost)) = hooks else {
+        let is_named = !args.command.is_empty();
+        return is_named.then_some(None).ok_or_else(|| Refusal::new(2, "name a program to run after --"));
+    };
+    match HookConflict::of(!args.command.is_empty(), args.isolate) {
+        Some(conflict) => Err(Refusal::new(2, conflict.message("--"))),
+        None => Ok(Some(Hooks { on_elected, on_lost })),
     }
 }

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::{Wrong, shown};
 use crate::agent::rights::Rule;
+use crate::cli::hooks::HookConflict;
 use crate::cli::published;
 
 /// How many programs an agent starts at most: each takes a runner and a warden.
@@ -98,19 +99,20 @@ fn program(section: Section, whole: Range<usize>, rules: &[Rule]) -> Result<Prog
         return Err((Some(name.span()), format!("name: {why}")));
     }
     let election = election_of(&election, rules)?;
-    let work = match (command, on_elected, on_lost) {
-        (Some(command), None, None) => Work::Command(words(command)?),
-        (None, Some(on_elected), Some(on_lost)) => {
-            if isolate.as_ref().is_some_and(|isolate| *isolate.get_ref()) {
-                let why =
-                    "isolate: it is for a command that dies with primacy; what on-elected has begun must outlive it";
-                return Err((isolate.map(|isolate| isolate.span()), why.to_owned()));
-            }
-            Work::Hooks { on_elected: hook(on_elected, "on-elected")?, on_lost: hook(on_lost, "on-lost")? }
+    let isolates = isolate.as_ref().is_some_and(|isolate| *isolate.get_ref());
+    if on_elected.is_some() || on_lost.is_some() {
+        if let Some(conflict) = HookConflict::of(command.is_some(), isolates) {
+            let at = match conflict {
+                HookConflict::Program => command.as_ref().map(Spanned::span),
+                HookConflict::Isolate => isolate.as_ref().map(Spanned::span),
+            };
+            return Err((at, conflict.message("")));
         }
-        (Some(command), ..) => {
-            let why = "command: on-elected and on-lost stand in its place: give either them or it";
-            return Err((Some(command.span()), why.to_owned()));
+    }
+    let work = match (command, on_elected, on_lost) {
+        (Some(command), ..) => Work::Command(words(command)?),
+        (None, Some(on_elected), Some(on_lost)) => {
+            Work::Hooks { on_elected: hook(on_elected, "on-elected")?, on_lost: hook(on_lost, "on-lost")? }
         }
         (None, Some(hook), None) | (None, None, Some(hook)) => {
             return Err((Some(hook.span()), "on-elected and on-lost need each other".to_owned()));
@@ -140,7 +142,7 @@ fn program(section: Section, whole: Range<usize>, rules: &[Rule]) -> Result<Prog
         work,
         directory: directory.transpose()?,
         environment: environment.collect::<Result<_, _>>()?,
-        isolate: isolate.is_some_and(Spanned::into_inner),
+        isolate: isolates,
         data: data.transpose()?,
     })
 }
@@ -267,12 +269,12 @@ mod tests {
                 8,
                 "on-lost",
             ),
-            (format!("{first}on-lost = \"p\"\n"), 8, "either"),
+            (format!("{first}on-lost = \"p\"\n"), 8, "stand in the place of a program"),
             (
                 "[[program]]\nname = \"p\"\nelection = \"b\"\non-lost = \"p\"\non-elected = \"p\"\nisolate = true\n"
                     .to_owned(),
                 10,
-                "isolate: ",
+                "isolate is for a program that dies",
             ),
             (format!("{first}directory = \"srv\"\n"), 9, "directory: "),
             (format!("{first}environment = {{ PRIMACY_TOKEN = \"1\" }}\n"), 9, "primacy's own"),
