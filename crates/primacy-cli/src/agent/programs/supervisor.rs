@@ -102,6 +102,7 @@ impl Supervisor {
     async fn step(&mut self) -> ControlFlow<()> {
         let found = self.find().await;
         let is_wanted = self.wanted.borrow_and_update().is_some();
+        let waits = if is_wanted { ProgramPhase::Waiting } else { ProgramPhase::Stopping };
         match found {
             Found::Free(lock) => return self.use_lock(lock).await,
             Found::Runner(process, text) => {
@@ -123,7 +124,7 @@ impl Supervisor {
             Found::Foreign(_) if !is_wanted => return ControlFlow::Break(()),
             Found::Foreign(why) => {
                 self.say(&why);
-                self.note(ProgramPhase::Waiting, None, Some(why));
+                self.note(waits, None, Some(why));
                 self.look_again().await;
             }
             // As long as it may live it is not left, wanted or not.
@@ -131,7 +132,7 @@ impl Supervisor {
                 if self.looked >= PASSES_WITHIN {
                     self.say(&why);
                 }
-                self.note(ProgramPhase::Waiting, None, Some(why));
+                self.note(waits, None, Some(why));
                 self.look_again().await;
             }
         }
@@ -182,7 +183,8 @@ impl Supervisor {
             if let Err(why) = self.lock.empty(lock).await {
                 warn!("program {}: what it was started with stays on the disk: {why}", self.state.name);
             }
-            return ControlFlow::Break(());
+            // Meanwhile it may have become wanted again.
+            return if self.wanted.borrow().is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         };
         self.state.election.clone_from(&program.election);
         let started_with = self.place.settings.started_with(&program);

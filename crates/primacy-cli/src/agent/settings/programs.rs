@@ -100,14 +100,14 @@ fn program(section: Section, whole: Range<usize>, rules: &[Rule]) -> Result<Prog
     }
     let election = election_of(&election, rules)?;
     let isolates = isolate.as_ref().is_some_and(|isolate| *isolate.get_ref());
-    if on_elected.is_some() || on_lost.is_some() {
-        if let Some(conflict) = HookConflict::of(command.is_some(), isolates) {
-            let at = match conflict {
-                HookConflict::Program => command.as_ref().map(Spanned::span),
-                HookConflict::Isolate => isolate.as_ref().map(Spanned::span),
-            };
-            return Err((at, conflict.message("")));
-        }
+    if (on_elected.is_some() || on_lost.is_some())
+        && let Some(conflict) = HookConflict::of(command.is_some(), isolates)
+    {
+        let at = match conflict {
+            HookConflict::Program => command.as_ref().map(Spanned::span),
+            HookConflict::Isolate => isolate.as_ref().map(Spanned::span),
+        };
+        return Err((at, conflict.message("")));
     }
     let work = match (command, on_elected, on_lost) {
         (Some(command), ..) => Work::Command(words(command)?),

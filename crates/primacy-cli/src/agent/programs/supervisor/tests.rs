@@ -22,12 +22,15 @@ use crate::standing::ProcessKind;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Those to whom it is told what was started.
+type Starts = Rc<RefCell<Vec<oneshot::Sender<Result<Child, String>>>>>;
+
 /// An agent's place for programs, where the test starts runners.
 struct Ground {
     folder: TempDir,
     place: Rc<Place>,
     told: Arc<Candidates>,
-    starts: Rc<RefCell<Vec<oneshot::Sender<Result<Child, String>>>>>,
+    starts: Starts,
 }
 
 impl Ground {
@@ -37,7 +40,7 @@ impl Ground {
         let log = Log { format: LogFormat::Text, verbose: 0, quiet: false };
         let (socket, label) = ("/agent.sock".into(), Label::new("a").expect("short"));
         let settings = RunnerSettings { socket, label, log, open_files: None };
-        let starts = Rc::new(RefCell::new(Vec::new()));
+        let starts = Starts::default();
         let begun = Rc::clone(&starts);
         let mut place = Place::new(Arc::new(settings), locks);
         place.begin = Box::new(move |_, _| {
