@@ -351,6 +351,10 @@ impl Driver {
             Heard::Extended { token, stop_ns, deadline_ns } => {
                 self.of_token(token, |belief| belief.extended(point(stop_ns), point(deadline_ns)));
                 self.decline(token, channel)?;
+                if self.lead.as_ref().is_some_and(|lead| lead.belief.is_over(token.0)) {
+                    // It would be renewed for as long as something of the work does not die.
+                    return Err("extends a leadership that is over".to_owned());
+                }
             }
             Heard::Draining { token, end, by_ns } => {
                 let reason = reason(end);
