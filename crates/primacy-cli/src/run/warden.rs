@@ -92,6 +92,8 @@ struct Program {
 /// What remains to do until a program is gone.
 struct Dying {
     pauses: Pauses,
+    /// When to tell that it takes long, unless that was told.
+    late_at: Option<u64>,
     /// When to try again, on the boot clock, in nanoseconds; a death is looked at at once.
     again_at: u64,
     /// Which processes may not be killed, as last told, and when that is told again.
@@ -366,7 +368,7 @@ impl Warden {
     /// again after a death, and after a while.
     fn kill(&mut self) {
         let Some(program) = &mut self.program else { return };
-        let dying = program.dying.get_or_insert_with(|| Dying { pauses: Pauses::new(), again_at: 0, told: None });
+        let dying = program.dying.get_or_insert_with(Dying::begun);
         match program.tree.kill() {
             Attempt::Gone(end) if program.hook.is_some() => {
                 let (hook, overdue) = (program.hook, program.overdue);
@@ -386,9 +388,13 @@ impl Warden {
                 let left = program.hook.and_then(|_| process_tree::end_of_dead(program.pid));
                 let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                 let is_old = dying.told.as_ref().is_some_and(|(told, again)| *told == processes && now < *again);
+                let is_late = dying.late_at.take_if(|late_at| now >= *late_at).is_some();
                 if !processes.is_empty() && !is_old {
                     dying.told = Some((processes.clone(), now.saturating_add(TELL_EVERY)));
                     self.tell(&FromWarden::Immune { processes });
+                }
+                if is_late {
+                    self.tell(&FromWarden::Undying);
                 }
                 if let Some(end) = left {
                     self.hook_left(end);
@@ -403,6 +409,7 @@ impl Warden {
                 FromWarden::Immune { processes } => wire::immune(processes),
                 FromWarden::HookEnded { hook, end, .. } if !end.is_success() => wire::hook_failed(*hook, end),
                 FromWarden::Waits => wire::WAITS.to_owned(),
+                FromWarden::Undying => wire::UNDYING.to_owned(),
                 FromWarden::WorkOver { is_stopped: false } => wire::IN_DOUBT.to_owned(),
                 _ => return,
             };
@@ -484,6 +491,14 @@ impl Warden {
 impl Program {
     fn new(pid: Pid, hook: Option<Hook>) -> Self {
         Self { tree: ProcessTree::of(pid), pid, hook, overdue: false, dying: None }
+    }
+}
+
+impl Dying {
+    fn begun() -> Self {
+        let patience = u64::try_from(wire::UNDYING_AFTER.as_nanos()).unwrap_or(u64::MAX);
+        let late_at = clock::boot_nanos().unwrap_or_default().saturating_add(patience);
+        Self { pauses: Pauses::new(), late_at: Some(late_at), again_at: 0, told: None }
     }
 }
 

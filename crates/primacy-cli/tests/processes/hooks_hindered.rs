@@ -96,6 +96,18 @@ fn a_runner_without_a_warden_does_the_same() {
 }
 
 #[test]
+fn and_keeps_nobody_from_leading_for_longer_than_the_lease() {
+    let Some(mut world) = world_of_nobody() else { return };
+    let (first, token) = start_haunted(&mut world, SHORT);
+    send(first.warden(), Signal::SIGKILL);
+    world.expect("on-lost to succeed", |line| line.word == "lost-done" && line.token == token);
+    let _second = start_as_nobody(&world, "b", LONG, &hook(&world, "elected", &[]), &hook(&world, "lost", &[]));
+    assert_eq!(elected_after(&mut world, token).name, "b");
+    assert!(lives(left(&world)) && lives(first.pid()));
+    assert_never_two(&world);
+}
+
+#[test]
 fn a_runner_that_is_asked_to_end_waits_a_while_for_what_it_may_not_kill() {
     let Some(mut world) = world_of_nobody() else { return };
     let (mut first, token) = start_haunted(&mut world, LONG);

@@ -131,7 +131,7 @@ async fn clearing(warden: &mut AttachedWarden, job: &Job, signals: &mut Signals)
                     expected.expect(patience);
                 }
                 Some(FromWarden::HookStarted { .. }) => expected.expect(patience),
-                Some(FromWarden::Immune { processes }) => error!("{}", wire::immune(&processes)),
+                Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => tell::lives_on(&message),
                 Some(FromWarden::Waits) => {
                     error!("{}", wire::WAITS);
                     expected.nothing();
@@ -222,10 +222,14 @@ impl Runner {
                     Some(FromWarden::WorkOver { is_stopped }) => {
                         return TermEnd::Work(WorkEnd { is_stopped, failed, reason });
                     }
-                    Some(FromWarden::Immune { processes }) => {
-                        error!("{}", wire::immune(&processes));
+                    Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => {
+                        tell::lives_on(&message);
                         self.immune = true;
                         self.led.send_replace(None);
+                        // It may be gone a moment later. After longer nobody else could lead for as long as it lives.
+                        if message == FromWarden::Undying {
+                            self.campaign.resign();
+                        }
                     }
                     Some(FromWarden::Waits) => {
                         error!("{}", wire::WAITS);
