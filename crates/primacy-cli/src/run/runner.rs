@@ -30,9 +30,11 @@ use super::wire::{Deadlines, FromWarden, Led, ToWarden};
 use super::{Job, LOST, Refusal, UNAVAILABLE, nanos};
 
 mod bury;
+mod expectation;
 mod hooks;
 
 use bury::leave_it_alive;
+use expectation::Expectation;
 use hooks::WorkEnd;
 
 /// Runs the job to its end and returns the exit code.
@@ -413,40 +415,46 @@ impl Runner {
         self.immune = false;
         let mut reason = None;
         let (mut watching, mut late) = (true, false);
-        let mut by_itself = false;
+        let (mut by_itself, mut answer) = (false, Expectation::of_an_answer());
         let mut overrule_at = None;
         loop {
             tokio::select! {
                 biased;
                 () = sleep_until(overrule_at) => return TermEnd::WardenFailed,
-                message = self.warden.next() => match message {
-                    Some(FromWarden::Gone { end, overdue }) => {
-                        tell::gone(end, overdue || late);
-                        let lost = overdue || (reason.is_some() && !by_itself);
-                        if overdue && reason.is_none() {
-                            tell::ending(token, &phases.borrow(), true);
+                message = self.warden.next() => {
+                    answer.answered();
+                    match message {
+                        Some(FromWarden::Gone { end, overdue }) => {
+                            tell::gone(end, overdue || late);
+                            let lost = overdue || (reason.is_some() && !by_itself);
+                            if overdue && reason.is_none() {
+                                tell::ending(token, &phases.borrow(), true);
+                            }
+                            let is_lost = lost && self.ending.is_none();
+                            return if is_lost { TermEnd::Lost(reason) } else { TermEnd::Program(end) };
                         }
-                        let is_lost = lost && self.ending.is_none();
-                        return if is_lost { TermEnd::Lost(reason) } else { TermEnd::Program(end) };
+                        Some(FromWarden::NotStarted { .. }) if reason.is_some() => return TermEnd::Lost(reason),
+                        Some(FromWarden::NotStarted { message }) => return TermEnd::NotStarted(message),
+                        Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => {
+                            tell::lives_on(&message);
+                            // The warden does what can be done.
+                            (self.immune, overrule_at) = (true, None);
+                            self.led.send_replace(None);
+                            if self.ending.is_some() {
+                                return TermEnd::Immune;
+                            }
+                            // It has ended, and nobody else could lead for as long as this lives.
+                            if reason.is_none() {
+                                by_itself = true;
+                                self.campaign.resign();
+                            }
+                        }
+                        Some(_) => {}
+                        None => return TermEnd::WardenFailed,
                     }
-                    Some(FromWarden::NotStarted { .. }) if reason.is_some() => return TermEnd::Lost(reason),
-                    Some(FromWarden::NotStarted { message }) => return TermEnd::NotStarted(message),
-                    Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => {
-                        tell::lives_on(&message);
-                        // The warden does what can be done.
-                        (self.immune, overrule_at) = (true, None);
-                        self.led.send_replace(None);
-                        if self.ending.is_some() {
-                            return TermEnd::Immune;
-                        }
-                        // It has ended, and nobody else could lead for as long as this lives.
-                        if reason.is_none() {
-                            by_itself = true;
-                            self.campaign.resign();
-                        }
-                    }
-                    Some(_) => {}
-                    None => return TermEnd::WardenFailed,
+                }
+                () = sleep_until(answer.next(&self.timing)) => if answer.is_in_vain(&self.timing) {
+                    return TermEnd::WardenFailed;
                 },
                 signal = self.signals.next() => {
                     self.warden.tell(&ToWarden::Forward { signal: signal as i32 });

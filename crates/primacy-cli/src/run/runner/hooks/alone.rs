@@ -17,8 +17,9 @@ use super::super::super::warden_handle::IdleWarden;
 use super::super::super::wire::{self, Deadlines};
 use super::super::super::work::{Act, Hook, Moment, Spans, Work};
 use super::super::bury::leave_it_alive;
+use super::super::expectation::{AT_LEAST, Expectation};
 use super::super::{Runner, TermEnd, ranks};
-use super::{AT_LEAST, Expectation, FOR_THE_IMMUNE, leave_in_doubt};
+use super::{FOR_THE_IMMUNE, leave_in_doubt};
 
 impl Runner {
     /// The warden is gone or hangs: has the work stopped without it.
