@@ -244,9 +244,7 @@ impl Warden {
             messages.extend(serde_json::from_slice(&line));
         }
         // After a pause a lead may be heard of together with its end: then nothing is started.
-        let ends = |message: &ToWarden| matches!(message, ToWarden::Stop { .. } | ToWarden::Kill | ToWarden::Farewell);
-        let over = !connected || messages.iter().any(ends);
-        for message in messages {
+        for (over, message) in are_over(&messages, connected).into_iter().zip(messages) {
             match message {
                 ToWarden::Lead(led) if over => self.decline(led.term),
                 message => self.obey(message),
@@ -494,6 +492,13 @@ impl Program {
     }
 }
 
+/// For each of these messages, whether a leadership that it told of is over by what came after it.
+fn are_over(messages: &[ToWarden], connected: bool) -> Vec<bool> {
+    let ends = |message: &ToWarden| matches!(message, ToWarden::Stop { .. } | ToWarden::Kill | ToWarden::Farewell);
+    let last_end = messages.iter().rposition(ends);
+    (0..messages.len()).map(|place| !connected || last_end.is_some_and(|end| end > place)).collect()
+}
+
 impl Dying {
     fn begun() -> Self {
         let patience = u64::try_from(wire::UNDYING_AFTER.as_nanos()).unwrap_or(u64::MAX);
@@ -507,6 +512,26 @@ fn reap_all_but(spared: Option<Pid>) {
     for child in process_tree::children().unwrap_or_default() {
         if Some(child) != spared {
             process_tree::reap(child);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ended the last leadership may be read together with the next: the program had ended before it was told to stop.
+    #[test]
+    fn a_lead_is_ended_by_what_follows_it_and_by_nothing_before() {
+        let term = Deadlines { stop_at: 1, kill_at: 2, token: 8, beat: 1 };
+        let lead = || ToWarden::Lead(Led { token: 8, term, grace_ns: 1 });
+        let stop = || ToWarden::Stop { signal: None, kill_at: 1 };
+        let is_over = |messages: [ToWarden; 4], connected| are_over(&messages, connected)[1];
+        assert!(!is_over([stop(), lead(), ToWarden::Extend(term), ToWarden::Extend(term)], true));
+        assert!(!is_over([ToWarden::Kill, lead(), ToWarden::Extend(term), ToWarden::Extend(term)], true));
+        assert!(is_over([stop(), lead(), ToWarden::Extend(term), ToWarden::Extend(term)], false));
+        for end in [stop(), ToWarden::Kill, ToWarden::Farewell] {
+            assert!(is_over([stop(), lead(), ToWarden::Extend(term), end], true));
         }
     }
 }
