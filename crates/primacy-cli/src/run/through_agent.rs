@@ -445,8 +445,9 @@ impl Driver {
         self.lead = Some(Lead { belief, phases });
         // When it has ended, until the agent says more.
         self.waits = Why::CoolingDown;
-        self.change_belief(|_| ());
         self.status.send_replace(Status::Leading { token, trouble: None });
+        // It may be over by now.
+        self.change_belief(|_| ());
         // If the runner takes none any more, it is dropped here, and so given back.
         let _ = self.elected.send(AgentLeadership { token, phases: told, connection, orders: self.me.clone() });
         Ok(())

@@ -253,6 +253,26 @@ async fn a_leadership_that_is_over_is_extended_by_no_agent_however_long_its_work
 }
 
 #[tokio::test]
+async fn a_leadership_that_is_told_too_late_is_never_said_to_be_led() {
+    // Its point to stop has passed, or also its deadline.
+    for (left, is_over) in [(600, false), (0, true)] {
+        let (mut agent, mut candidate) = pair();
+        let deadline_ns = in_seconds(left);
+        agent
+            .says(json!({"type": "elected", "token": "7", "stop_ns": 1, "deadline_ns": deadline_ns, "lease_ms": 10_000,
+                "grace_ms": 1_000}))
+            .await;
+        let first = candidate.leads().await;
+        let status = candidate.status.borrow().clone();
+        let is_said =
+            if is_over { matches!(status, Status::Ending { .. }) } else { matches!(status, Status::Draining { .. }) };
+        assert!(is_said, "{status:?}");
+        drop(first);
+        assert_eq!(agent.hears().await, stopped(7));
+    }
+}
+
+#[tokio::test]
 async fn a_candidate_that_abstains_leaves_when_nothing_works_and_says_so() {
     let (mut agent, mut candidate) = pair();
     agent.elects(7, 600).await;
