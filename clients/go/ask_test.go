@@ -222,6 +222,14 @@ func TestWhereTheAgentListens(t *testing.T) {
 	if !isOf(folder, os.Geteuid()) || isOf(folder, os.Geteuid()+1) || isOf(own+"/none", os.Geteuid()) {
 		t.Fatal("whose the folder is")
 	}
+	for _, open := range []string{folder, filepath.Dir(own)} {
+		for _, mode := range []os.FileMode{0o777 | os.ModeSticky, 0o770, 0o702} {
+			must(t, os.Chmod(open, mode))
+			expect("", "/run/primacy/agent.sock")
+		}
+		must(t, os.Chmod(open, 0o755))
+		expect("", own)
+	}
 	t.Setenv("PRIMACY_AGENT", "/a")
 	expect("", "/a")
 	expect("/b", "/b")

@@ -79,22 +79,22 @@ func socketPath(given string) string {
 	}
 	if folder := os.Getenv("XDG_RUNTIME_DIR"); folder != "" && isOf(folder, os.Geteuid()) {
 		path := filepath.Join(folder, "primacy", "agent.sock")
-		if _, err := os.Stat(path); err == nil {
+		if _, err := os.Stat(path); err == nil && isOf(filepath.Dir(path), os.Geteuid()) {
 			return path
 		}
 	}
 	return "/run/primacy/agent.sock"
 }
 
-// isOf says whether a folder is this user's. In another user's, as after sudo -E, anybody could be
-// the agent.
+// isOf says whether a folder is this user's, and no other may write to it. In another user's, as
+// after sudo -E, or in one for all, as /tmp, anybody could be the agent.
 func isOf(folder string, user int) bool {
 	info, err := os.Stat(folder)
 	if err != nil {
 		return false
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == user
+	return ok && int(stat.Uid) == user && info.Mode().Perm()&0o022 == 0
 }
 
 // dial connects to the agent. The socket is closed in programs that this one starts: package net

@@ -38,8 +38,8 @@ type Options struct {
 	// Proof is how the agent may know that the program has ended. Empty: ProofNone.
 	Proof Proof
 	// Socket is the path of the agent's socket. Empty: $PRIMACY_AGENT; without that,
-	// $XDG_RUNTIME_DIR/primacy/agent.sock if that exists in a folder of this user; else
-	// /run/primacy/agent.sock.
+	// $XDG_RUNTIME_DIR/primacy/agent.sock if that exists, and no other user may write to either
+	// folder; else /run/primacy/agent.sock.
 	Socket string
 	// OnLost is called once for each leadership that was lost, when the channel Lost is closed, in
 	// a goroutine of its own. It is not called for one that was closed before.

@@ -220,9 +220,14 @@ function standingOf(frame) {
 function agentPath(given) {
   const runtime = process.env.XDG_RUNTIME_DIR;
   let path = given ?? process.env.PRIMACY_AGENT;
-  // In a folder of another user, as after `sudo -E`, anybody could be the agent.
-  const isOwn = () => fs.statSync(runtime, { throwIfNoEntry: false })?.uid === process.geteuid();
-  if (!path && runtime && fs.existsSync(`${runtime}/primacy/agent.sock`) && isOwn()) {
+  // In a folder of another user, as after `sudo -E`, or in one for all, as /tmp, anybody could be
+  // the agent.
+  const isOwn = (folder) => {
+    const found = fs.statSync(folder, { throwIfNoEntry: false });
+    return found?.uid === process.geteuid() && (found.mode & 0o022) === 0;
+  };
+  const isSafe = () => isOwn(runtime) && isOwn(`${runtime}/primacy`);
+  if (!path && runtime && fs.existsSync(`${runtime}/primacy/agent.sock`) && isSafe()) {
     path = `${runtime}/primacy/agent.sock`;
   }
   return path || '/run/primacy/agent.sock';

@@ -235,8 +235,19 @@ test('the socket is where the environment says', async (t) => {
   assert.deepEqual(await asked, []);
   delete process.env.PRIMACY_AGENT;
   process.env.XDG_RUNTIME_DIR = agent.folder;
-  fs.mkdirSync(path.join(agent.folder, 'primacy'));
+  fs.mkdirSync(path.join(agent.folder, 'primacy'), { mode: 0o700 });
   fs.symlinkSync(agent.path, path.join(agent.folder, 'primacy', 'agent.sock'));
+  asked = primacy.holds();
+  (await agent.asked())[0].send({ type: 'holds', holds: [] });
+  assert.deepEqual(await asked, []);
+  // Not in a folder to which others may write.
+  for (const folder of [agent.folder, path.join(agent.folder, 'primacy')]) {
+    for (const mode of [0o1777, 0o770, 0o702]) {
+      fs.chmodSync(folder, mode);
+      await assert.rejects(primacy.holds(), /\/run\/primacy\/agent\.sock/);
+    }
+    fs.chmodSync(folder, 0o755);
+  }
   asked = primacy.holds();
   (await agent.asked())[0].send({ type: 'holds', holds: [] });
   assert.deepEqual(await asked, []);

@@ -68,7 +68,7 @@ class Frames(unittest.TestCase):
 class Places(unittest.TestCase):
     def test_the_socket_is_where_it_is_said_to_be(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            os.mkdir(os.path.join(folder, "primacy"))
+            os.mkdir(os.path.join(folder, "primacy"), 0o700)
             there = os.path.join(folder, "primacy", "agent.sock")
             environment = {"XDG_RUNTIME_DIR": folder}
             with mock.patch.dict(os.environ, environment, clear=True):
@@ -77,6 +77,12 @@ class Places(unittest.TestCase):
                     self.assertEqual(_wire.agent_path(None), there)
                 with mock.patch("os.geteuid", return_value=os.geteuid() + 1):
                     self.assertEqual(_wire.agent_path(None), "/run/primacy/agent.sock")
+                for open_folder in (folder, os.path.dirname(there)):
+                    for mode in (0o1777, 0o770, 0o702):
+                        os.chmod(open_folder, mode)
+                        self.assertEqual(_wire.agent_path(None), "/run/primacy/agent.sock")
+                    os.chmod(open_folder, 0o755)
+                    self.assertEqual(_wire.agent_path(None), there)
                 os.environ["PRIMACY_AGENT"] = "/elsewhere"
                 self.assertEqual(_wire.agent_path(None), "/elsewhere")
                 self.assertEqual(_wire.agent_path("/given"), "/given")

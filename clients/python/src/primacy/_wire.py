@@ -38,17 +38,21 @@ def agent_path(given: Optional[SocketPath]) -> str:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and _is_own(runtime):
         path = os.path.join(runtime, "primacy", "agent.sock")
-        if os.path.exists(path):
+        if os.path.exists(path) and _is_own(os.path.dirname(path)):
             return path
     return "/run/primacy/agent.sock"
 
 
 def _is_own(folder: str) -> bool:
-    """Whether a folder is this user's: in another's anybody could be the agent."""
+    """Whether a folder is this user's, and no other may write to it.
+
+    In another's, as after `sudo -E`, or in one for all, as `/tmp`, anybody could be the agent.
+    """
     try:
-        return os.stat(folder).st_uid == os.geteuid()
+        found = os.stat(folder)
     except OSError:
         return False
+    return found.st_uid == os.geteuid() and found.st_mode & 0o022 == 0
 
 
 def encode(frame: Frame) -> bytes:

@@ -1,14 +1,13 @@
 //! The runner: campaigns, has the warden start the program while it leads, and ends as the program did.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::EndReason;
 use primacy::{CandidateId, Instant, Phase, StopReason, Timing, clock};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
@@ -21,18 +20,21 @@ use super::command_poll::{CommandPoll, PolledCommand};
 use super::hooks::Rests;
 use super::next_warden::next_warden;
 use super::process_tree::End;
-use super::process_tree::{self, Attempt, Pauses, ProcessTree};
 use super::setbacks::Setbacks;
 use super::signals::{self, Signals};
 use super::status_file::StatusFile;
 use super::tell;
 use super::waiting::{changed, has_looked, in_vain, trouble_changed, wait_for};
 use super::warden_handle::{AttachedWarden, IdleWarden};
-use super::wire::{self, Deadlines, FromWarden, Led, ToWarden};
-use super::{IMMUNE, Job, LOST, Refusal, UNAVAILABLE, nanos};
+use super::wire::{Deadlines, FromWarden, Led, ToWarden};
+use super::{Job, LOST, Refusal, UNAVAILABLE, nanos};
 
+mod bury;
+mod expectation;
 mod hooks;
 
+use bury::leave_it_alive;
+use expectation::Expectation;
 use hooks::WorkEnd;
 
 /// Runs the job to its end and returns the exit code.
@@ -413,34 +415,46 @@ impl Runner {
         self.immune = false;
         let mut reason = None;
         let (mut watching, mut late) = (true, false);
+        let (mut by_itself, mut answer) = (false, Expectation::of_an_answer());
         let mut overrule_at = None;
         loop {
             tokio::select! {
                 biased;
                 () = sleep_until(overrule_at) => return TermEnd::WardenFailed,
-                message = self.warden.next() => match message {
-                    Some(FromWarden::Gone { end, overdue }) => {
-                        tell::gone(end, overdue || late);
-                        let lost = overdue || reason.is_some();
-                        if overdue && reason.is_none() {
-                            tell::ending(token, &phases.borrow(), true);
+                message = self.warden.next() => {
+                    answer.answered();
+                    match message {
+                        Some(FromWarden::Gone { end, overdue }) => {
+                            tell::gone(end, overdue || late);
+                            let lost = overdue || (reason.is_some() && !by_itself);
+                            if overdue && reason.is_none() {
+                                tell::ending(token, &phases.borrow(), true);
+                            }
+                            let is_lost = lost && self.ending.is_none();
+                            return if is_lost { TermEnd::Lost(reason) } else { TermEnd::Program(end) };
                         }
-                        let is_lost = lost && self.ending.is_none();
-                        return if is_lost { TermEnd::Lost(reason) } else { TermEnd::Program(end) };
-                    }
-                    Some(FromWarden::NotStarted { .. }) if reason.is_some() => return TermEnd::Lost(reason),
-                    Some(FromWarden::NotStarted { message }) => return TermEnd::NotStarted(message),
-                    Some(FromWarden::Immune { processes }) => {
-                        error!("{}", wire::immune(&processes));
-                        // The warden does what can be done.
-                        (self.immune, overrule_at) = (true, None);
-                        self.led.send_replace(None);
-                        if self.ending.is_some() {
-                            return TermEnd::Immune;
+                        Some(FromWarden::NotStarted { .. }) if reason.is_some() => return TermEnd::Lost(reason),
+                        Some(FromWarden::NotStarted { message }) => return TermEnd::NotStarted(message),
+                        Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => {
+                            tell::lives_on(&message);
+                            // The warden does what can be done.
+                            (self.immune, overrule_at) = (true, None);
+                            self.led.send_replace(None);
+                            if self.ending.is_some() {
+                                return TermEnd::Immune;
+                            }
+                            // It has ended, and nobody else could lead for as long as this lives.
+                            if reason.is_none() {
+                                by_itself = true;
+                                self.campaign.resign();
+                            }
                         }
+                        Some(_) => {}
+                        None => return TermEnd::WardenFailed,
                     }
-                    Some(_) => {}
-                    None => return TermEnd::WardenFailed,
+                }
+                () = sleep_until(answer.next(&self.timing)) => if answer.is_in_vain(&self.timing) {
+                    return TermEnd::WardenFailed;
                 },
                 signal = self.signals.next() => {
                     self.warden.tell(&ToWarden::Forward { signal: signal as i32 });
@@ -524,40 +538,6 @@ impl Runner {
         end
     }
 
-    /// The warden is gone or hangs: does its work. Kills the program and all that it started, and waits until they are
-    /// dead, but not longer than until `by`. Says how the warden ended, what was killed, and
-    /// whether all of it is dead.
-    async fn bury(&mut self, by: Option<Instant>) -> (String, ProcessTree, bool) {
-        // What the score's command has started must not be taken for what the program has.
-        drop(self.ranks.take());
-        let how = self.warden.end_warden().await;
-        let tree = self.warden.bereaved();
-        let mut pauses = Pauses::new();
-        let mut tell_at = clock::now();
-        loop {
-            let Attempt::Left { immune } = tree.kill() else { return (how, tree, true) };
-            if !immune.is_empty() {
-                if clock::now() >= tell_at {
-                    tell_at = clock::now() + Duration::from_secs(60);
-                    let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
-                    error!("{}", wire::immune(&processes));
-                }
-                if self.ending.is_some() && by.is_none() {
-                    leave_it_alive();
-                }
-            }
-            if by.is_some_and(|by| clock::now() >= by) {
-                return (how, tree, false);
-            }
-            tokio::select! {
-                () = tokio::time::sleep(pauses.next()) => {}
-                signal = self.signals.next() => if signals::ends(signal) {
-                    self.ending = Some(signal);
-                },
-            }
-        }
-    }
-
     /// Starts another warden. Returns how the runner ends if it must.
     async fn renew_warden(&mut self, how: String) -> Option<Result<u8, Refusal>> {
         if let Some(signal) = self.ending {
@@ -573,14 +553,6 @@ impl Runner {
         }
         None
     }
-}
-
-/// Ends the runner although some of the program lives. The lease is not given back: nothing may be dropped. A warden that
-/// is there waits for their end, and releases then.
-#[expect(clippy::disallowed_methods, reason = "no destructor may run: it would release the lease")]
-fn leave_it_alive() -> ! {
-    error!("ends although some of the program goes on; the lease is not given back, and runs out by itself");
-    std::process::exit(i32::from(IMMUNE))
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -8,7 +8,7 @@ use tracing::{error, info, warn};
 
 use super::hooks::HookEnd;
 use super::process_tree::End;
-use super::wire;
+use super::wire::{self, FromWarden};
 use super::work::Hook;
 use crate::output::span::span;
 
@@ -59,6 +59,15 @@ pub(super) fn gone(end: End, late: bool) {
         End::Code(code) => info!("the program has ended with code {code}"),
         End::Signal(SIGKILL) if late => info!("the program was ended by signal {SIGKILL}: it had not stopped in time"),
         End::Signal(signal) => info!("the program was ended by signal {signal}"),
+    }
+}
+
+/// Something lives on that was killed.
+pub(super) fn lives_on(message: &FromWarden) {
+    match message {
+        FromWarden::Immune { processes } => error!("{}", wire::immune(processes)),
+        FromWarden::Undying => error!("{}", wire::UNDYING),
+        _ => {}
     }
 }
 

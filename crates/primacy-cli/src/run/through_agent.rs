@@ -351,6 +351,10 @@ impl Driver {
             Heard::Extended { token, stop_ns, deadline_ns } => {
                 self.of_token(token, |belief| belief.extended(point(stop_ns), point(deadline_ns)));
                 self.decline(token, channel)?;
+                if self.lead.as_ref().is_some_and(|lead| lead.belief.is_over(token.0)) {
+                    // It would be renewed for as long as something of the work does not die.
+                    return Err("extends a leadership that is over".to_owned());
+                }
             }
             Heard::Draining { token, end, by_ns } => {
                 let reason = reason(end);
@@ -441,8 +445,9 @@ impl Driver {
         self.lead = Some(Lead { belief, phases });
         // When it has ended, until the agent says more.
         self.waits = Why::CoolingDown;
-        self.change_belief(|_| ());
         self.status.send_replace(Status::Leading { token, trouble: None });
+        // It may be over by now.
+        self.change_belief(|_| ());
         // If the runner takes none any more, it is dropped here, and so given back.
         let _ = self.elected.send(AgentLeadership { token, phases: told, connection, orders: self.me.clone() });
         Ok(())

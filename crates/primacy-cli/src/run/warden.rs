@@ -94,6 +94,8 @@ struct Program {
 /// What remains to do until a program is gone.
 struct Dying {
     pauses: Pauses,
+    /// When to tell that it takes long, unless that was told.
+    late_at: Option<u64>,
     /// When to try again, on the boot clock, in nanoseconds; a death is looked at at once.
     again_at: u64,
     /// Which processes may not be killed, as last told, and when that is told again.
@@ -249,9 +251,7 @@ impl Warden {
             messages.extend(serde_json::from_slice(&line));
         }
         // After a pause a lead may be heard of together with its end: then nothing is started.
-        let ends = |message: &ToWarden| matches!(message, ToWarden::Stop { .. } | ToWarden::Kill | ToWarden::Farewell);
-        let over = !connected || messages.iter().any(ends);
-        for message in messages {
+        for (over, message) in are_over(&messages, connected).into_iter().zip(messages) {
             match message {
                 ToWarden::Lead(led) if over => self.decline(led.term),
                 message => self.obey(message),
@@ -373,7 +373,7 @@ impl Warden {
     /// again after a death, and after a while.
     fn kill(&mut self) {
         let Some(program) = &mut self.program else { return };
-        let dying = program.dying.get_or_insert_with(|| Dying { pauses: Pauses::new(), again_at: 0, told: None });
+        let dying = program.dying.get_or_insert_with(Dying::begun);
         match program.tree.kill() {
             Attempt::Gone(end) if program.hook.is_some() => {
                 let (hook, overdue) = (program.hook, program.overdue);
@@ -393,9 +393,13 @@ impl Warden {
                 let left = program.hook.and_then(|_| process_tree::end_of_dead(program.pid));
                 let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                 let is_old = dying.told.as_ref().is_some_and(|(told, again)| *told == processes && now < *again);
+                let is_late = dying.late_at.take_if(|late_at| now >= *late_at).is_some();
                 if !processes.is_empty() && !is_old {
                     dying.told = Some((processes.clone(), now.saturating_add(TELL_EVERY)));
                     self.tell(&FromWarden::Immune { processes });
+                }
+                if is_late {
+                    self.tell(&FromWarden::Undying);
                 }
                 if let Some(end) = left {
                     self.hook_left(end);
@@ -410,6 +414,7 @@ impl Warden {
                 FromWarden::Immune { processes } => wire::immune(processes),
                 FromWarden::HookEnded { hook, end, .. } if !end.is_success() => wire::hook_failed(*hook, end),
                 FromWarden::Waits => wire::WAITS.to_owned(),
+                FromWarden::Undying => wire::UNDYING.to_owned(),
                 FromWarden::WorkOver { is_stopped: false } => wire::IN_DOUBT.to_owned(),
                 _ => return,
             };
@@ -494,11 +499,46 @@ impl Program {
     }
 }
 
+/// For each of these messages, whether a leadership that it told of is over by what came after it.
+fn are_over(messages: &[ToWarden], connected: bool) -> Vec<bool> {
+    let ends = |message: &ToWarden| matches!(message, ToWarden::Stop { .. } | ToWarden::Kill | ToWarden::Farewell);
+    let last_end = messages.iter().rposition(ends);
+    (0..messages.len()).map(|place| !connected || last_end.is_some_and(|end| end > place)).collect()
+}
+
+impl Dying {
+    fn begun() -> Self {
+        let patience = u64::try_from(wire::UNDYING_AFTER.as_nanos()).unwrap_or(u64::MAX);
+        let late_at = clock::boot_nanos().unwrap_or_default().saturating_add(patience);
+        Self { pauses: Pauses::new(), late_at: Some(late_at), again_at: 0, told: None }
+    }
+}
+
 /// Reaps the dead children but this one. What cannot be listed now is reaped at the end.
 fn reap_all_but(spared: Option<Pid>) {
     for child in process_tree::children().unwrap_or_default() {
         if Some(child) != spared {
             process_tree::reap(child);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ended the last leadership may be read together with the next: the program had ended before it was told to stop.
+    #[test]
+    fn a_lead_is_ended_by_what_follows_it_and_by_nothing_before() {
+        let term = Deadlines { stop_at: 1, kill_at: 2, token: 8, beat: 1 };
+        let lead = || ToWarden::Lead(Led { token: 8, term, grace_ns: 1 });
+        let stop = || ToWarden::Stop { signal: None, kill_at: 1 };
+        let is_over = |messages: [ToWarden; 4], connected| are_over(&messages, connected)[1];
+        assert!(!is_over([stop(), lead(), ToWarden::Extend(term), ToWarden::Extend(term)], true));
+        assert!(!is_over([ToWarden::Kill, lead(), ToWarden::Extend(term), ToWarden::Extend(term)], true));
+        assert!(is_over([stop(), lead(), ToWarden::Extend(term), ToWarden::Extend(term)], false));
+        for end in [stop(), ToWarden::Kill, ToWarden::Farewell] {
+            assert!(is_over([stop(), lead(), ToWarden::Extend(term), end], true));
         }
     }
 }

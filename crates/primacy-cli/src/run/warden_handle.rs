@@ -35,6 +35,9 @@ pub(super) struct AttachedWarden {
     spared: Vec<Pid>,
 }
 
+/// How long a warden may take to answer what takes it no time but to start a process. Longer than that takes on a machine that is busy.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
 impl IdleWarden {
     /// Starts the process, in a group of its own: what the terminal sends is the runner's to handle.
     pub(super) fn start() -> io::Result<Self> {
@@ -67,7 +70,7 @@ impl IdleWarden {
         let Self { process, socket, spared } = self;
         let mut warden = Self::connect(process, socket, spared, hello, job.lock.as_ref().map(|lock| lock.as_fd()))?;
         // A warden that hangs is no warden.
-        match tokio::time::timeout(Duration::from_secs(5), warden.next()).await {
+        match tokio::time::timeout(ANSWERS_WITHIN, warden.next()).await {
             Ok(Some(FromWarden::Ready)) => Ok(warden),
             _ => {
                 // It has started nothing yet.

@@ -1,5 +1,7 @@
 //! What the runner and its warden say to each other: one JSON object a line, over a socket that only they hold.
 
+use std::time::Duration;
+
 use primacy::store::{Holder, Version};
 use primacy::{CandidateId, Label, Token};
 use serde::{Deserialize, Serialize};
@@ -160,6 +162,9 @@ pub(super) enum FromWarden {
         /// Which processes, for people.
         processes: Vec<String>,
     },
+    /// The program has ended or was killed, or a hook, and something of it has not died for [a while](UNDYING_AFTER). It is
+    /// waited for.
+    Undying,
     /// The program and everything that it started is gone.
     Gone {
         /// How the program itself ended.
@@ -177,6 +182,14 @@ pub(super) fn immune(processes: &[String]) -> String {
          Until it is gone the lease is not given back; end it as its user or as root, with kill -9"
     )
 }
+
+/// For how long what was killed may take to die before it is told, and a leadership ends for it: longer than a machine that is busy takes
+/// to free the memory of a process.
+pub(super) const UNDYING_AFTER: Duration = Duration::from_secs(5);
+
+/// What to say of what takes longer.
+pub(super) const UNDYING: &str = "something that was started here was killed and does not die, as in a system call that does not end. \
+     The lease is not given back before it is gone, and is not renewed";
 
 /// What to say of a hook that has failed.
 pub(super) fn hook_failed(hook: Hook, end: &HookEnd) -> String {

@@ -17,9 +17,11 @@ use crate::world::{PATIENCE, Runner, World, lives, now, send};
 /// A part of `--on-elected` that leaves a process which its user may not kill, for as long as the file `immune` is there.
 fn leaves_immune(world: &World) -> String {
     let become_root = setuid_root(world, "/usr/bin/setpriv");
-    let [left, immune] = ["left", "immune"].map(|name| world.path(name).display().to_string());
-    let waits = format!("while [ -e {immune} ]; do sleep 0.02; done");
-    format!("{} --reuid=0 --clear-groups -- sh -c '{waits}' & echo $! > '{left}'", become_root.display())
+    let [left, ready, immune] = ["left", "ready", "immune"].map(|name| world.path(name).display().to_string());
+    let waits = format!("touch {ready}; while [ -e {immune} ]; do sleep 0.02; done");
+    let started = format!("{} --reuid=0 --clear-groups -- sh -c '{waits}' & echo $! > '{left}'", become_root.display());
+    // Until it has become root it may be killed.
+    format!("{started}; while [ ! -e {ready} ]; do sleep 0.02; done")
 }
 
 /// A runner of an ordinary user whose hooks may become root. What it says is in `log`.
@@ -92,6 +94,18 @@ fn a_runner_without_a_warden_does_the_same() {
     remove(&world, "immune");
     assert_eq!(elected_after(&mut world, token).name, "b");
     assert_eq!(successes(&mut world, token), 2);
+    assert_never_two(&world);
+}
+
+#[test]
+fn and_keeps_nobody_from_leading_for_longer_than_the_lease() {
+    let Some(mut world) = world_of_nobody() else { return };
+    let (first, token) = start_haunted(&mut world, SHORT);
+    send(first.warden(), Signal::SIGKILL);
+    world.expect("on-lost to succeed", |line| line.word == "lost-done" && line.token == token);
+    let _second = start_as_nobody(&world, "b", LONG, &hook(&world, "elected", &[]), &hook(&world, "lost", &[]));
+    assert_eq!(elected_after(&mut world, token).name, "b");
+    assert!(lives(left(&world)) && lives(first.pid()));
     assert_never_two(&world);
 }
 

@@ -46,6 +46,7 @@ mod tap;
 mod telling;
 mod through_agent;
 mod trouble;
+mod undying;
 mod voters;
 mod wardens;
 mod words;

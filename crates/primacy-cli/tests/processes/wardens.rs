@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
-use crate::world::{PATIENCE, Runner, World, send};
+use crate::hooks::{LONG, assert_never_two, elected_after, pair};
+use crate::world::{Line, PATIENCE, Runner, World, lives, send};
 
 #[test]
 fn a_runner_whose_wardens_are_killed_again_and_again_gives_up_and_says_why() {
@@ -37,6 +38,40 @@ fn a_runner_whose_wardens_are_killed_again_and_again_gives_up_and_says_why() {
     let output = world.primacy(["status", "--json"]).output().expect("primacy starts");
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     assert_eq!(status["candidates"].as_array().map_or(0, Vec::len), 0, "{status}");
+}
+
+/// The lease does not run out within the test.
+#[test]
+fn a_warden_that_stands_still_when_its_candidate_is_elected_is_replaced() {
+    let mut world = World::new();
+    let mut first = world.start("a", LONG, &[]);
+    let led = world.expect_start_after(0);
+    let second = world.start("b", LONG, &[]);
+    world.await_candidates(1);
+    let warden = second.warden();
+    send(warden, Signal::SIGSTOP);
+    first.send(Signal::SIGTERM);
+    first.wait();
+    let next = world.expect_start_after(led.token);
+    assert!(next.name == "b" && next.token == led.token + 2, "{next:?}");
+    assert!(!lives(warden));
+    world.assert_never_two();
+}
+
+/// It runs `--on-lost` before it leads again: nobody knows what the warden has begun.
+#[test]
+fn so_is_one_that_runs_hooks() {
+    let mut world = World::new();
+    let (mut first, second, led) = pair(&mut world, LONG, &[], &[]);
+    let warden = second.warden();
+    send(warden, Signal::SIGSTOP);
+    first.send(Signal::SIGTERM);
+    first.wait();
+    let next = elected_after(&mut world, led.token);
+    assert!(next.name == "b" && next.token == led.token + 2, "{next:?}");
+    let is_cleared = |line: &Line| line.word == "lost-done" && line.token == led.token + 1;
+    assert!(!lives(warden) && world.log().iter().any(is_cleared));
+    assert_never_two(&world);
 }
 
 fn children(pid: i32) -> Vec<i32> {

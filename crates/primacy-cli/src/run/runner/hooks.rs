@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use primacy::store::{EndReason, Why};
-use primacy::{Instant, Phase, Status, Timing, clock};
+use primacy::{Phase, Status, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -25,6 +25,7 @@ use super::super::warden_handle::{AttachedWarden, IdleWarden};
 use super::super::wire::{self, Deadlines, FromWarden, ToWarden};
 use super::super::work::Hook;
 use super::super::{HOOK_FAILED, Job, LOST, Refusal};
+use super::expectation::Expectation;
 use super::{Ranks, Runner, TermEnd, attach, sleep_until};
 
 mod alone;
@@ -131,7 +132,7 @@ async fn clearing(warden: &mut AttachedWarden, job: &Job, signals: &mut Signals)
                     expected.expect(patience);
                 }
                 Some(FromWarden::HookStarted { .. }) => expected.expect(patience),
-                Some(FromWarden::Immune { processes }) => error!("{}", wire::immune(&processes)),
+                Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => tell::lives_on(&message),
                 Some(FromWarden::Waits) => {
                     error!("{}", wire::WAITS);
                     expected.nothing();
@@ -165,7 +166,7 @@ impl Runner {
         self.term = Some(term);
         self.warden.lead(self.leading(leadership, term), leadership.connection());
         info!("this candidate leads {} with token {token}; --on-elected is run", self.job.source.election());
-        match self.follow_work(leadership, phases, Expectation::default()).await {
+        match self.follow_work(leadership, phases, Expectation::of_an_answer()).await {
             TermEnd::WardenFailed => self.take_over(leadership).await,
             end => end,
         }
@@ -193,8 +194,9 @@ impl Runner {
                     Some(FromWarden::HookStarted { hook, heard_by, .. }) => {
                         self.immune = false;
                         expected.begun |= hook == Hook::Lost;
-                        if let Some(heard_by) = heard_by {
-                            expected.heard_by(heard_by, &self.timing);
+                        match heard_by {
+                            Some(heard_by) => expected.heard_by(heard_by, &self.timing),
+                            None => expected.answered(),
                         }
                     }
                     Some(FromWarden::HookEnded { hook, end, heard_by }) => {
@@ -222,10 +224,14 @@ impl Runner {
                     Some(FromWarden::WorkOver { is_stopped }) => {
                         return TermEnd::Work(WorkEnd { is_stopped, failed, reason });
                     }
-                    Some(FromWarden::Immune { processes }) => {
-                        error!("{}", wire::immune(&processes));
+                    Some(message @ (FromWarden::Immune { .. } | FromWarden::Undying)) => {
+                        tell::lives_on(&message);
                         self.immune = true;
                         self.led.send_replace(None);
+                        // It may be gone a moment later. After longer nobody else could lead for as long as it lives.
+                        if message == FromWarden::Undying {
+                            self.campaign.resign();
+                        }
                     }
                     Some(FromWarden::Waits) => {
                         error!("{}", wire::WAITS);
@@ -314,71 +320,8 @@ impl Runner {
     }
 }
 
-/// Until when the runner must hear of its warden at the end of a leadership, before it overrules it.
-#[derive(Default)]
-struct Expectation {
-    /// `--on-lost` was started at least once.
-    begun: bool,
-    overrule_at: Option<Instant>,
-    /// The time has come once. A runner that was stopped itself first hears what was said meanwhile.
-    was_due: bool,
-}
-
-impl Expectation {
-    /// When something is due next.
-    fn next(&self, timing: &Timing) -> Option<Instant> {
-        self.overrule_at.map(|at| if self.was_due { at + (timing.grace() / 8).min(AT_LEAST) } else { at })
-    }
-
-    /// It is due: whether to overrule the warden.
-    fn is_in_vain(&mut self, timing: &Timing) -> bool {
-        if !std::mem::replace(&mut self.was_due, true) {
-            self.overrule_at = Some(clock::now());
-            return false;
-        }
-        self.next(timing).is_some_and(|at| clock::now() >= at)
-    }
-
-    /// Something is heard by then, on the boot clock in nanoseconds.
-    fn heard_by(&mut self, heard_by: u64, timing: &Timing) {
-        let left = Duration::from_nanos(heard_by.saturating_sub(clock::boot_nanos().unwrap_or(u64::MAX)));
-        self.expect(left + timing.kill() / 2);
-    }
-
-    /// A kill takes no time, and `--on-lost` does: so a warden that hangs is noticed before its deadline.
-    fn must_start(&mut self, timing: &Timing) {
-        self.expect((timing.grace() / 4).max(AT_LEAST.min(timing.grace() / 2)));
-    }
-
-    fn expect(&mut self, within: Duration) {
-        (self.overrule_at, self.was_due) = (Some(clock::now() + within), false);
-    }
-
-    fn nothing(&mut self) {
-        (self.overrule_at, self.was_due) = (None, false);
-    }
-
-    fn phase(&mut self, phase: &Phase, timing: &Timing) {
-        let dying = timing.grace() / 8;
-        match phase {
-            Phase::Leading { .. } => {}
-            _ if !self.begun && self.overrule_at.is_none() => self.must_start(timing),
-            // It waits for something to die.
-            _ if !self.begun || self.overrule_at.is_none() => {}
-            Phase::Draining { by, .. } if *by > clock::now() => {
-                let by = *by + dying + timing.kill() / 2;
-                self.overrule_at = Instant::earliest(self.overrule_at, Some(by));
-            }
-            // The try that runs has another grace.
-            _ => self.expect(timing.grace() + dying + timing.kill() / 2),
-        }
-    }
-}
-
 /// How long a candidate may take to say that it takes part again. One that never leads says nothing else.
 const AFTER_A_REST: Duration = Duration::from_secs(1);
-/// How long a warden has at least to say something that takes it no time.
-const AT_LEAST: Duration = Duration::from_millis(100);
 /// How long a runner that was asked to end waits for what may not be killed, when nothing else is awaited.
 const FOR_THE_IMMUNE: Duration = Duration::from_millis(500);
 

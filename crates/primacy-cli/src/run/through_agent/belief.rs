@@ -65,6 +65,11 @@ impl Belief {
         }
     }
 
+    /// Whether it is the leadership with this token, and over.
+    pub(super) fn is_over(&self, token: Token) -> bool {
+        self.token == token && matches!(self.stage, Stage::Ended { .. })
+    }
+
     /// What follows from what the clock says.
     pub(super) fn wake(&mut self, now: Instant) {
         if self.stage == Stage::Leading && now >= self.stop_at {

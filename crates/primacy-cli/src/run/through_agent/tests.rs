@@ -218,7 +218,6 @@ async fn frames_that_come_out_of_order_never_make_a_belief_last_longer() {
     assert!(by <= clock::now() + Duration::from_secs(30));
     agent.says(json!({"type": "lost", "token": "7", "reason": "expired", "why": ""})).await;
     agent.says(draining).await;
-    agent.extends(7, 1_200).await;
     agent.is_read().await;
     assert_eq!(*first.phases.borrow(), Phase::Ended { reason: EndReason::Expired });
     // How the candidate waits is known when the work has stopped.
@@ -230,6 +229,47 @@ async fn frames_that_come_out_of_order_never_make_a_belief_last_longer() {
     tokio::time::timeout(PATIENCE, candidate.status.wait_for(waits)).await.expect("in time").expect("it takes part");
     agent.extends(7, 1_200).await;
     assert_eq!(agent.hears().await, stopped(7));
+}
+
+#[tokio::test]
+async fn a_leadership_that_is_over_is_extended_by_no_agent_however_long_its_work_takes_to_die() {
+    let (mut agent, mut candidate) = pair();
+    agent.elects(7, 3).await;
+    let first = candidate.leads().await;
+    candidate.orders.send(Order::GiveUp(EndReason::Resigned)).expect("it is there");
+    let mut phases = first.phases();
+    let gives_up = |phase: &Phase| !matches!(phase, Phase::Leading { .. });
+    tokio::time::timeout(PATIENCE, phases.wait_for(gives_up)).await.expect("in time").expect("it is known");
+    // The work has its time to stop, and the end of it can still be told.
+    agent.extends(7, 600).await;
+    agent.is_read().await;
+    let is_over = |phase: &Phase| matches!(phase, Phase::Ended { .. });
+    tokio::time::timeout(PATIENCE, phases.wait_for(is_over)).await.expect("in time").expect("it is known");
+    agent.extends(7, 1_200).await;
+    assert_eq!(agent.hears().await, None, "the agent lets the lease run out");
+    assert!(!candidate.driver.is_finished(), "no other connection while something works");
+    drop(first);
+    candidate.ends().await;
+}
+
+#[tokio::test]
+async fn a_leadership_that_is_told_too_late_is_never_said_to_be_led() {
+    // Its point to stop has passed, or also its deadline.
+    for (left, is_over) in [(600, false), (0, true)] {
+        let (mut agent, mut candidate) = pair();
+        let deadline_ns = in_seconds(left);
+        agent
+            .says(json!({"type": "elected", "token": "7", "stop_ns": 1, "deadline_ns": deadline_ns, "lease_ms": 10_000,
+                "grace_ms": 1_000}))
+            .await;
+        let first = candidate.leads().await;
+        let status = candidate.status.borrow().clone();
+        let is_said =
+            if is_over { matches!(status, Status::Ending { .. }) } else { matches!(status, Status::Draining { .. }) };
+        assert!(is_said, "{status:?}");
+        drop(first);
+        assert_eq!(agent.hears().await, stopped(7));
+    }
 }
 
 #[tokio::test]

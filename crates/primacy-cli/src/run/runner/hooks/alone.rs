@@ -16,13 +16,17 @@ use super::super::super::tell;
 use super::super::super::warden_handle::IdleWarden;
 use super::super::super::wire::{self, Deadlines};
 use super::super::super::work::{Act, Hook, Moment, Spans, Work};
-use super::super::{Runner, TermEnd, leave_it_alive, ranks};
-use super::{AT_LEAST, Expectation, FOR_THE_IMMUNE, leave_in_doubt};
+use super::super::bury::leave_it_alive;
+use super::super::expectation::{AT_LEAST, Expectation};
+use super::super::{Runner, TermEnd, ranks};
+use super::{FOR_THE_IMMUNE, leave_in_doubt};
 
 impl Runner {
     /// The warden is gone or hangs: has the work stopped without it.
     pub(super) async fn take_over(&mut self, leadership: &Guard) -> TermEnd {
         self.led.send_replace(None);
+        // What does not die may keep it from giving the lease back, and nobody else from leading when that has run out.
+        self.campaign.resign();
         loop {
             let (how, tree, all_dead) = self.bury(Some(clock::now() + self.timing.grace() / 8)).await;
             // A warden would not know of what the one before has left.
