@@ -180,7 +180,7 @@ async fn a_warden_that_stays_is_not_waited_for_without_limit_when_nothing_is_wan
     drop(lock);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_start_that_hangs_holds_up_no_end_and_its_runner_is_ended_when_it_comes() {
     let ground = Ground::new();
     let hung = async {
@@ -191,13 +191,16 @@ async fn a_start_that_hangs_holds_up_no_end_and_its_runner_is_ended_when_it_come
             }
             wanted.send_replace(None);
         };
-        tokio::join!(supervisor.run(), end);
+        within(async { tokio::join!(supervisor.run(), end) }).await;
         assert_eq!(ground.place.starting.get(), 1);
         let start = ground.starts.borrow_mut().pop().expect("it was begun");
         start.send(Ok(sleeper())).expect("it is heard still");
-        while ground.place.starting.get() > 0 {
-            tokio::task::yield_now().await;
-        }
+        let ended = async {
+            while ground.place.starting.get() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        within(ended).await;
     };
     LocalSet::new().run_until(hung).await;
 }
