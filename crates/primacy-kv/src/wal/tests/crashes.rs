@@ -59,7 +59,8 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_any_operation() {
             assert!(further.is_whole(&found), "{context}");
         }
     }
-    assert!(reused > 100, "{reused} times the last segment was in a file of an older one");
+    // How often depends on which appends the writer finds together, and so on what else the machine does.
+    assert!(reused > 10, "{reused} times the last segment was in a file of an older one");
     assert_eq!(tails.len(), 2, "some tails are torn, and some are not");
 }
 
