@@ -92,10 +92,9 @@ impl Core {
                 new.map(|at| state.deadlines.insert((at, number)));
             }
         }
-        // First what others wait for: they have to flush it, too, and then to answer.
-        self.wires.outboxes.iter().flatten().for_each(Outbox::flush);
         self.write(&state, &writes);
         drop(state);
+        self.wires.outboxes.iter().flatten().for_each(Outbox::flush);
         for (done, answer) in answers {
             done(answer);
         }
