@@ -73,31 +73,10 @@ enum Order {
 impl AgentCandidate {
     /// Begins to ask the agent at this place.
     pub(super) fn start(socket: PathBuf, election: &ElectionName, config: &CandidateConfig) -> Self {
-        let (status, statuses) =
-            watch::channel(Status::Waiting { why: Why::NotLooked, leader: None, standing: None, trouble: None });
-        let (trouble, troubles) = watch::channel(None);
-        let (elected, taken) = mpsc::unbounded_channel();
-        let (orders, ordered) = mpsc::unbounded_channel();
-        let driver = Driver {
-            socket,
-            election: election.as_str().to_owned(),
-            label: config.label.clone(),
-            data: config.data.clone(),
-            status,
-            trouble,
-            elected,
-            orders: ordered,
-            me: orders.clone(),
-            lead: None,
-            waits: Why::NotLooked,
-            takes_part: true,
-            leaves: false,
-            has_looked: false,
-            pause: Duration::ZERO,
-            warned: None,
-        };
-        let task = tokio::spawn(driver.run());
-        Self { status: statuses, trouble: troubles, elected: taken, orders, task }
+        let (driver, elected) = Driver::new(socket, election, config.label.clone(), config.data.clone());
+        let (status, trouble) = (driver.status.subscribe(), driver.trouble.subscribe());
+        let orders = driver.me.clone();
+        Self { status, trouble, elected, orders, task: tokio::spawn(driver.run()) }
     }
 
     pub(super) fn status(&self) -> watch::Receiver<Status> {
@@ -208,6 +187,37 @@ enum Woken {
 }
 
 impl Driver {
+    /// One that has no connection yet, and the leaderships that it will hand out.
+    fn new(
+        socket: PathBuf,
+        election: &ElectionName,
+        label: Label,
+        data: String,
+    ) -> (Self, mpsc::UnboundedReceiver<AgentLeadership>) {
+        let (elected, taken) = mpsc::unbounded_channel();
+        let (me, orders) = mpsc::unbounded_channel();
+        let waits = Status::Waiting { why: Why::NotLooked, leader: None, standing: None, trouble: None };
+        let driver = Self {
+            socket,
+            election: election.as_str().to_owned(),
+            label,
+            data,
+            status: watch::Sender::new(waits),
+            trouble: watch::Sender::new(None),
+            elected,
+            orders,
+            me,
+            lead: None,
+            waits: Why::NotLooked,
+            takes_part: true,
+            leaves: false,
+            has_looked: false,
+            pause: Duration::ZERO,
+            warned: None,
+        };
+        (driver, taken)
+    }
+
     async fn run(mut self) {
         while let Some(channel) = self.connected().await {
             self.take_part(channel).await;

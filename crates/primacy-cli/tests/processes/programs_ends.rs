@@ -118,10 +118,8 @@ fn a_program_gets_nothing_of_the_agent_but_its_output() {
     let mut command = world.primacy(["agent", "--name", "a", "--config"]);
     command.arg(&path).arg("--socket").arg(world.path("a.sock")).env("PRIMACY_HTTP_TOKEN", "0123456789abcdef");
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -Sn 300; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
-    limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    limited.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
-    let mut agent = Agent { runner: Runner::start(limited), socket: world.path("a.sock") };
+    limited.args(["-c", "ulimit -Sn 300; exec \"$0\" \"$@\""]);
+    let mut agent = Agent { runner: Runner::start(inside(limited, &command, &world)), socket: world.path("a.sock") };
     let led = world.expect_start_after(0);
     let list = agent.list(&world).expect("it answers");
     let runner = i32::try_from(list["programs"][0]["pid"].as_i64().expect("a number")).expect("pids are small");
@@ -169,13 +167,11 @@ fn programs_of_an_agent_that_was_started_with_signals_ignored_can_be_ended_all_t
     let mut world = World::new();
     let path = world.path("a.toml");
     fs::write(&path, LONG.to_owned() + &witness(&world, &[])).expect("a file");
-    let command = world.primacy(["agent", "--name", "a", "--config", path.to_str().expect("text"), "--socket"]);
+    let mut command = world.primacy(["agent", "--name", "a", "--config", path.to_str().expect("text"), "--socket"]);
+    command.arg(world.path("a.sock"));
     let mut deaf = Command::new("perl");
-    deaf.args(["-e", "$SIG{TERM} = $SIG{CHLD} = 'IGNORE'; exec @ARGV"]).arg(command.get_program());
-    deaf.args(command.get_args()).arg(world.path("a.sock"));
-    deaf.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    deaf.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
-    let mut agent = Runner::start(deaf);
+    deaf.args(["-e", "$SIG{TERM} = $SIG{CHLD} = 'IGNORE'; exec @ARGV"]);
+    let mut agent = Runner::start(inside(deaf, &command, &world));
     let led = world.expect_start_after(0);
     send(led.pid, Signal::SIGKILL);
     let next = world.expect_start_after(led.token);
@@ -222,9 +218,9 @@ fn with_the_socket_of_a_service_manager_programs_are_started_if_it_has_a_path() 
     let given = |socket: &str| {
         let command = world.primacy(["agent", "--name", "a", "--config", config.to_str().expect("text")]);
         let mut started = Command::new("python3");
-        started.args(["-c", GIVES, socket]).arg(command.get_program()).args(command.get_args());
-        started.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        started.env("STATE_DIRECTORY", &state).stdin(Stdio::null()).stdout(world.output());
+        started.args(["-c", GIVES, socket]);
+        let mut started = inside(started, &command, &world);
+        started.env("STATE_DIRECTORY", &state);
         started
     };
     let nameless = given(&format!("@primacy-test-{}", std::process::id())).output().expect("it starts");
@@ -342,13 +338,11 @@ fn an_agent_that_is_the_first_process_of_a_container_leaves_no_dead_behind() {
     let mut world = World::new();
     let config = world.path("a.toml");
     fs::write(&config, LONG.to_owned() + &witness(&world, &[])).expect("a file");
-    let command = world.primacy(["agent", "--name", "a", "--config", config.to_str().expect("text"), "--socket"]);
+    let mut command = world.primacy(["agent", "--name", "a", "--config", config.to_str().expect("text"), "--socket"]);
+    command.arg(world.path("a.sock"));
     let mut contained = Command::new("unshare");
-    contained.args(["--pid", "--fork", "--mount-proc", "--kill-child=KILL"]).arg(command.get_program());
-    contained.args(command.get_args()).arg(world.path("a.sock"));
-    contained.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    contained.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
-    let mut outside = Runner::start(contained);
+    contained.args(["--pid", "--fork", "--mount-proc", "--kill-child=KILL"]);
+    let mut outside = Runner::start(inside(contained, &command, &world));
     let led = world.expect_start_after(0);
     let agent = children(outside.pid())[0];
     let [runner] = runners_of(&world)[..] else { panic!("{:?}", runners_of(&world)) };
@@ -362,6 +356,14 @@ fn an_agent_that_is_the_first_process_of_a_container_leaves_no_dead_behind() {
     send(agent, Signal::SIGTERM);
     assert_eq!(outside.wait().code(), Some(0));
     world.assert_never_two();
+}
+
+/// What starts that command by other means, as the command itself would be started in this world.
+fn inside(mut wrapper: Command, command: &Command, world: &World) -> Command {
+    wrapper.arg(command.get_program()).args(command.get_args());
+    wrapper.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    wrapper.env_remove("STATE_DIRECTORY").stdin(Stdio::null()).stdout(world.output());
+    wrapper
 }
 
 /// The children of a process.

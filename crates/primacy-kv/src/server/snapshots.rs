@@ -343,6 +343,11 @@ impl NewFile {
     /// again can succeed without what the first one has lost.
     fn finish(self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
         self.end()?;
+        self.publish(folder)
+    }
+
+    /// As [`finish`](Self::finish), of one that has its end.
+    fn publish(self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
         let path = folder.file(self.group, self.index);
         let done = self.file.sync_all().and_then(|()| fs::rename(&self.path, &path));
         let done = done.and_then(|()| File::open(&folder.path)).and_then(|folder| folder.sync_all());

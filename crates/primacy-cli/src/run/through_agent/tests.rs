@@ -41,27 +41,11 @@ fn pair() -> (FakeAgent, Candidate) {
 }
 
 fn driver() -> (Driver, mpsc::UnboundedReceiver<AgentLeadership>, mpsc::UnboundedSender<Order>) {
-    let (elected, taken) = mpsc::unbounded_channel();
-    let (orders, ordered) = mpsc::unbounded_channel();
-    let waits = Status::Waiting { why: Why::NotLooked, leader: None, standing: None, trouble: None };
-    let driver = Driver {
-        socket: PathBuf::from("/nowhere"),
-        election: "billing".to_owned(),
-        label: Label::new("web-1").expect("short"),
-        data: String::new(),
-        status: watch::Sender::new(waits),
-        trouble: watch::Sender::new(None),
-        elected,
-        orders: ordered,
-        me: orders.clone(),
-        lead: None,
-        waits: Why::NotLooked,
-        takes_part: true,
-        leaves: false,
-        has_looked: true,
-        pause: PAUSE,
-        warned: None,
-    };
+    let election = ElectionName::new("billing").expect("short");
+    let label = Label::new("web-1").expect("short");
+    let (mut driver, taken) = Driver::new(PathBuf::from("/nowhere"), &election, label, String::new());
+    (driver.has_looked, driver.pause) = (true, PAUSE);
+    let orders = driver.me.clone();
     (driver, taken, orders)
 }
 
@@ -74,7 +58,7 @@ impl FakeAgent {
         self.stream.get_mut().write_all(line.as_bytes()).await.expect("it is open");
     }
 
-    /// Tells of a leadership that lasts for so many seconds from now.
+    /// Tells of a leadership whose deadline is this many seconds from now.
     async fn elects(&mut self, token: u64, seconds: u64) {
         let [stop_ns, deadline_ns] = [in_seconds(seconds - 2), in_seconds(seconds)];
         self.says(

@@ -266,17 +266,18 @@ impl Work {
     fn install(&mut self, group: GroupId, snapshot: &Snapshot) -> Result<(), SnapshotFileError> {
         let position = snapshot.position;
         let is_it = |(ballot, file): &(Ballot, NewFile)| *ballot == position.ballot && file.index == position.index;
-        // Only its end may find no room: what fails later is final.
-        if let Some((_, file)) = self.incoming.get(&group).filter(|came| is_it(came)) {
-            file.end()?;
-        }
-        match self.incoming.remove(&group).filter(is_it) {
-            Some((_, file)) => file.finish(&self.folder),
-            None => Err(SnapshotFileError::Damaged {
+        let Some((ballot, file)) = self.incoming.remove(&group).filter(is_it) else {
+            return Err(SnapshotFileError::Damaged {
                 path: self.folder.file(group, position.index),
                 why: "a snapshot was installed that has not come".to_owned(),
-            }),
+            });
+        };
+        // Only its end may find no room: what fails later is final.
+        if let Err(error) = file.end() {
+            self.incoming.insert(group, (ballot, file));
+            return Err(error);
         }
+        file.publish(&self.folder)
     }
 
     fn aside(&mut self, group: GroupId, snapshot: &Snapshot, chunk: u32, data: &[u8]) -> Result<(), SnapshotFileError> {
