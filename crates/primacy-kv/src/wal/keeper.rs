@@ -15,8 +15,12 @@ const FREE: &str = ".free";
 /// How many of them are kept: several segments may go at once, when a group's snapshot sets them free.
 const FREE_MAX: usize = 4;
 
+/// How much of a file of zeros is written and flushed at once. A flush of the log queues behind that much at most.
+const CHUNK: u32 = 1 << 20;
+
 enum Job {
-    Prepare,
+    /// Has the next file ready up to there. If that is all of it, the answer is what came of it.
+    Fill(u32),
     Retire(u64),
 }
 
@@ -25,6 +29,10 @@ pub(super) struct Keeper {
     jobs: Option<Sender<Job>>,
     spares: Receiver<io::Result<Box<dyn DiskFile>>>,
     thread: Option<JoinHandle<()>>,
+    /// How long a segment is.
+    bytes: u32,
+    /// Up to where the next file was asked for. When that is all of it, there is an answer to be had.
+    asked: u32,
 }
 
 /// What went wrong last with a file that no answer waits for.
@@ -39,30 +47,35 @@ struct Files {
     own: u64,
     /// Names of files that can be used again.
     free: Vec<String>,
+    /// The file that is being made ready.
+    next: Option<Spare>,
     /// After a failure no segment goes any more, so that none is ever missing in the middle.
     may_retire: bool,
     trouble: Trouble,
 }
 
 impl Keeper {
-    /// Starts the thread, and has the first file of this many bytes made ready. `own`: the first segment that this process begins.
+    /// Starts the thread for files of this many bytes. `own`: the first segment that this process begins.
     pub(super) fn start(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble) -> io::Result<Self> {
         let ((jobs, todo), (ready, spares)) = (channel(), channel());
-        let mut files = Files { disk, bytes, own, free: Vec::new(), may_retire: true, trouble };
+        let mut files = Files { disk, bytes, own, free: Vec::new(), next: None, may_retire: true, trouble };
         let work = move || {
             files.clear();
             for job in todo {
                 match job {
-                    // If its writer is gone, so is the need.
-                    Job::Prepare => drop(ready.send(files.prepare())),
+                    Job::Fill(to) => {
+                        let filled = files.fill(to);
+                        if to == bytes {
+                            // If its writer is gone, so is the need.
+                            drop(ready.send(filled.and_then(|()| files.taken())));
+                        }
+                    }
                     Job::Retire(sequence) => files.retire(sequence),
                 }
             }
         };
         let thread = Builder::new().name("primacy-kv-files".into()).spawn(work)?;
-        let keeper = Self { jobs: Some(jobs), spares, thread: Some(thread) };
-        keeper.ask(Job::Prepare);
-        Ok(keeper)
+        Ok(Self { jobs: Some(jobs), spares, thread: Some(thread), bytes, asked: 0 })
     }
 
     fn ask(&self, job: Job) {
@@ -72,18 +85,35 @@ impl Keeper {
         }
     }
 
-    /// Waits for the file that is made ready. If that has failed it is tried once more, since there may be room by now.
-    pub(super) fn spare(&self) -> io::Result<Box<dyn DiskFile>> {
-        let wait = || self.spares.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for files is gone")));
-        wait().or_else(|_| {
-            self.ask(Job::Prepare);
-            wait()
-        })
+    fn fill(&mut self, to: u32) {
+        self.asked = to;
+        self.ask(Job::Fill(to));
     }
 
-    /// The file has its name by now: the next one can be made ready.
-    pub(super) fn used(&self) {
-        self.ask(Job::Prepare);
+    /// The segment that is written to is full up to there. The next file keeps twice as far ahead, and is ready when that one is half
+    /// full: so what its zeros cost is spread over all that time.
+    pub(super) fn advance(&mut self, end: u32) {
+        let wanted = end.saturating_mul(2).saturating_add(CHUNK).min(self.bytes);
+        if wanted >= self.asked.saturating_add(CHUNK).min(self.bytes) && self.asked < self.bytes {
+            self.fill(wanted);
+        }
+    }
+
+    /// Waits for the next file. If making it ready has failed it is tried once more, since there may be room by now.
+    pub(super) fn spare(&mut self) -> io::Result<Box<dyn DiskFile>> {
+        if self.asked < self.bytes {
+            self.fill(self.bytes);
+        }
+        let spare = self.wait().or_else(|_| {
+            self.fill(self.bytes);
+            self.wait()
+        });
+        self.asked = 0;
+        spare
+    }
+
+    fn wait(&self) -> io::Result<Box<dyn DiskFile>> {
+        self.spares.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for files is gone")))
     }
 
     /// Nobody needs that segment, nor any before it.
@@ -110,17 +140,37 @@ impl Files {
         names.iter().filter(|name| name.ends_with(FREE)).for_each(|name| drop(remove(&*self.disk, name)));
     }
 
-    /// A segment's file, under the name of what is ready.
-    fn prepare(&mut self) -> io::Result<Box<dyn DiskFile>> {
-        let made = match self.free.pop() {
-            Some(name) => reuse(&*self.disk, &name).inspect_err(|_| drop(remove(&*self.disk, &name))),
-            None => allocate(&*self.disk, self.bytes),
-        };
-        let failure = made.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
+    /// Has a segment's file ready up to there, under the name of what is ready.
+    fn fill(&mut self, to: u32) -> io::Result<()> {
+        let filled = self.try_fill(to);
+        if filled.is_err() {
+            self.next = None;
+        }
+        let failure = filled.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
         if failure.is_some() || self.may_retire {
             self.tell(failure);
         }
-        made
+        filled
+    }
+
+    fn try_fill(&mut self, to: u32) -> io::Result<()> {
+        let next = match (&mut self.next, self.free.pop()) {
+            (Some(next), free) => {
+                self.free.extend(free);
+                next
+            }
+            (next, None) => next.insert(Spare::zeros(&*self.disk)?),
+            (next, Some(free)) => {
+                let file = reuse(&*self.disk, &free).inspect_err(|_| drop(remove(&*self.disk, &free)))?;
+                next.insert(Spare { file, ready: self.bytes })
+            }
+        };
+        next.fill(&*self.disk, to)
+    }
+
+    /// What is ready is the writer's now.
+    fn taken(&mut self) -> io::Result<Box<dyn DiskFile>> {
+        self.next.take().map(|next| next.file).ok_or_else(|| io::Error::other("no file was made ready"))
     }
 
     /// Takes a segment away. Its old name is gone from the disk before anything else is done, also to what was in it.
@@ -156,24 +206,40 @@ fn reuse(disk: &dyn Disk, name: &str) -> io::Result<Box<dyn DiskFile>> {
     Ok(file)
 }
 
-/// Makes a file of zeros. They are written, since blocks that are only reserved are marked as written by the first flush that needs
-/// them, which is one more write elsewhere.
-pub(super) fn allocate(disk: &dyn Disk, bytes: u32) -> io::Result<Box<dyn DiskFile>> {
-    const CHUNK: u32 = 1 << 20;
-    remove(disk, SPARE)?;
-    let mut file = disk.create(SPARE)?;
-    let zeros = vec![0; CHUNK.min(bytes) as usize];
-    for start in (0..bytes).step_by(CHUNK as usize) {
-        // Chunk by chunk, so that flushes of the log do not queue behind all of it.
-        let chunk = &zeros[..CHUNK.min(bytes - start) as usize];
-        let written = file.write_at(chunk, start).and_then(|()| file.sync());
-        if let Err(error) = written {
-            // What it took of the room is given back, if that can be done.
-            let _: io::Result<()> = remove(disk, SPARE);
-            return Err(error);
-        }
+/// A file for a segment.
+struct Spare {
+    file: Box<dyn DiskFile>,
+    /// Its blocks are there and written before here.
+    ready: u32,
+}
+
+impl Spare {
+    /// A file in which nothing is ready yet.
+    fn zeros(disk: &dyn Disk) -> io::Result<Self> {
+        remove(disk, SPARE)?;
+        Ok(Self { file: disk.create(SPARE)?, ready: 0 })
     }
-    Ok(file)
+
+    /// Makes it ready up to there. Zeros are written, since blocks that are only reserved are marked as written by the first flush that
+    /// needs them, which is one more write elsewhere.
+    fn fill(&mut self, disk: &dyn Disk, to: u32) -> io::Result<()> {
+        let zeros = vec![0; CHUNK.min(to.saturating_sub(self.ready)) as usize];
+        while self.ready < to {
+            let chunk = &zeros[..CHUNK.min(to - self.ready) as usize];
+            let written = self.file.write_at(chunk, self.ready).and_then(|()| self.file.sync());
+            // What a failure has taken of the room is given back, if that can be done.
+            written.inspect_err(|_| drop(remove(disk, SPARE)))?;
+            self.ready += chunk.len() as u32;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a file of zeros.
+pub(super) fn allocate(disk: &dyn Disk, bytes: u32) -> io::Result<Box<dyn DiskFile>> {
+    let mut spare = Spare::zeros(disk)?;
+    spare.fill(disk, bytes)?;
+    Ok(spare.file)
 }
 
 fn told(disk: &dyn Disk, name: &str, error: &io::Error) -> String {

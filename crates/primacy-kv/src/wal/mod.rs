@@ -234,8 +234,9 @@ impl Wal {
         };
         let (trouble, standing) = (Trouble::default(), Arc::new(Mutex::default()));
         let own = segment.sequence() + 1;
-        let keeper =
+        let mut keeper =
             Keeper::start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
+        keeper.advance(segment.written());
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let path = at("");
         let bytes = settings.segment_bytes;

@@ -76,6 +76,10 @@ impl Active {
         self.header.sequence
     }
 
+    pub(super) const fn written(&self) -> u32 {
+        self.written
+    }
+
     fn end(&self) -> u32 {
         self.written + self.pending.len() as u32
     }
@@ -154,6 +158,7 @@ impl Writer {
             written.push(batch.items.iter().map(|item| self.add(item)).collect::<Result<_, _>>()?);
         }
         self.flush()?;
+        self.keeper.advance(self.segment.written());
         // Before the answers, so that who has one sees in the status what it has brought about.
         self.retire();
         Ok(written)
@@ -243,7 +248,6 @@ impl Writer {
         self.segment.add(GroupId(0), Kind::End, &[]);
         self.flush()?;
         self.segment = begun;
-        self.keeper.used();
         Ok(())
     }
 
