@@ -12,7 +12,9 @@
 //! * [`request`]: what a node asks a group for, and what it is told if there is no answer.
 //! * `wal`, with the feature `server`: the write-ahead log, in which all replicas of a node keep what they must not forget.
 //! * `server`, with the feature `server`: the parts of a node that have sockets.
-#![cfg_attr(not(feature = "server"), no_std)]
+//!
+//! With the feature `simulation` there is `wal` without its files and threads, and a simulated disk for it.
+#![cfg_attr(not(any(feature = "server", feature = "simulation")), no_std)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -35,7 +37,8 @@ pub mod slot;
 pub mod table;
 #[cfg(test)]
 mod testing;
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", feature = "simulation"))]
+#[cfg_attr(not(any(feature = "server", test)), expect(dead_code, reason = "a simulation has no folder, no thread and no queue"))]
 pub mod wal;
 pub mod wire;
 

@@ -1,5 +1,6 @@
 //! The thread that has the next segment's file ready before it is needed, and takes away segments that nobody needs any more.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,13 +28,18 @@ enum Job {
 /// The writer's end of it.
 pub(super) struct Keeper {
     jobs: Option<Sender<Job>>,
-    spares: Receiver<io::Result<Box<dyn DiskFile>>>,
+    spares: Receiver<Made>,
     thread: Option<JoinHandle<()>>,
+    /// Who does the jobs if there is no thread.
+    inline: Option<RefCell<Files>>,
     /// How long a segment is.
     bytes: u32,
     /// Up to where the next file was asked for. When that is all of it, there is an answer to be had.
     asked: u32,
 }
+
+/// A file that was made ready.
+type Made = io::Result<Box<dyn DiskFile>>;
 
 /// What went wrong last with a file that no answer waits for.
 pub(super) type Trouble = Arc<Mutex<Option<String>>>;
@@ -52,36 +58,37 @@ struct Files {
     /// After a failure no segment goes any more, so that none is ever missing in the middle.
     may_retire: bool,
     trouble: Trouble,
+    ready: Sender<Made>,
 }
 
 impl Keeper {
     /// Starts the thread for files of this many bytes. `own`: the first segment that this process begins.
     pub(super) fn start(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble) -> io::Result<Self> {
         let ((jobs, todo), (ready, spares)) = (channel(), channel());
-        let mut files = Files { disk, bytes, own, free: Vec::new(), next: None, may_retire: true, trouble };
+        let mut files = Files::new(disk, bytes, own, trouble, ready);
         let work = move || {
             files.clear();
-            for job in todo {
-                match job {
-                    Job::Fill(to) => {
-                        let filled = files.fill(to);
-                        if to == bytes {
-                            // If its writer is gone, so is the need.
-                            drop(ready.send(filled.and_then(|()| files.taken())));
-                        }
-                    }
-                    Job::Retire(sequence) => files.retire(sequence),
-                }
-            }
+            todo.into_iter().for_each(|job| files.carry_out(job));
         };
         let thread = Builder::new().name("primacy-kv-files".into()).spawn(work)?;
-        Ok(Self { jobs: Some(jobs), spares, thread: Some(thread), bytes, asked: 0 })
+        Ok(Self { jobs: Some(jobs), spares, thread: Some(thread), inline: None, bytes, asked: 0 })
+    }
+
+    /// As [`start`](Self::start), and each job is done by who asks for it.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn inline(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble) -> io::Result<Self> {
+        let (ready, spares) = channel();
+        let files = Files::new(disk, bytes, own, trouble, ready);
+        files.clear();
+        Ok(Self { jobs: None, spares, thread: None, inline: Some(RefCell::new(files)), bytes, asked: 0 })
     }
 
     fn ask(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // It ends with its sender. If it panicked, no spare comes, and that is told.
             let _: Result<(), _> = jobs.send(job);
+        } else if let Some(files) = &self.inline {
+            files.borrow_mut().carry_out(job);
         }
     }
 
@@ -133,6 +140,24 @@ impl Drop for Keeper {
 }
 
 impl Files {
+    fn new(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble, ready: Sender<Made>) -> Self {
+        Self { disk, bytes, own, free: Vec::new(), next: None, may_retire: true, trouble, ready }
+    }
+
+    fn carry_out(&mut self, job: Job) {
+        match job {
+            Job::Fill(to) => {
+                let filled = self.fill(to);
+                if to == self.bytes {
+                    let made = filled.and_then(|()| self.taken());
+                    // If its writer is gone, so is the need.
+                    drop(self.ready.send(made));
+                }
+            }
+            Job::Retire(sequence) => self.retire(sequence),
+        }
+    }
+
     /// Removes what an earlier process would have used again: it may be of another length.
     fn clear(&self) {
         let names = self.disk.list().unwrap_or_default();

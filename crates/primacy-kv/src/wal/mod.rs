@@ -29,6 +29,9 @@
 
 mod disk;
 mod error;
+mod flaws;
+#[cfg(feature = "server")]
+mod folder;
 mod group;
 mod keeper;
 mod queue;
@@ -36,22 +39,26 @@ mod record;
 mod recovery;
 mod report;
 mod segment;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::TryLockError;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::files;
-use disk::{Disk, Folder, LOCK};
+use disk::{Disk, LOCK};
 pub use error::{AppendError, DiskFailure, OpenError};
+#[cfg(feature = "flaws")]
+pub use flaws::Flaw as PlantedFlaw;
+use flaws::Planted;
+#[cfg(feature = "server")]
+pub use folder::check;
 use keeper::{Keeper, SPARE, Trouble};
 use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
 use queue::{Batch, Item, Queue};
@@ -71,6 +78,7 @@ pub struct Settings {
     segment_bytes: u32,
     queue_bytes: usize,
     quiet: Duration,
+    planted: Planted,
 }
 
 /// How long nothing has to be appended until the last batch is marked as written.
@@ -80,7 +88,7 @@ impl Settings {
     /// Those of a node that has been there before. `node`: random bits that were drawn when it was made. A folder of another node is
     /// refused.
     pub const fn new(node: u128) -> Self {
-        Self { node, create: false, segment_bytes: 64 << 20, queue_bytes: 64 << 20, quiet: QUIET }
+        Self { node, create: false, segment_bytes: 64 << 20, queue_bytes: 64 << 20, quiet: QUIET, planted: Planted::NONE }
     }
 
     /// The same, and a log is made if there is none. A node that has been there before must not do that: it would have forgotten its
@@ -101,6 +109,13 @@ impl Settings {
     #[must_use]
     pub const fn queue_of(self, queue_bytes: usize) -> Self {
         Self { queue_bytes, ..self }
+    }
+
+    /// The same, with this bug.
+    #[cfg(feature = "flaws")]
+    #[must_use]
+    pub const fn planting(self, flaw: PlantedFlaw) -> Self {
+        Self { planted: Planted::of(flaw), ..self }
     }
 
     /// The same, and the last batch is marked after this time without another.
@@ -154,6 +169,14 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
+/// A log that can be written to.
+struct Begun<B> {
+    writer: Writer,
+    replicas: Vec<Recovered<B>>,
+    report: Report,
+    trouble: Trouble,
+}
+
 /// The write-ahead log of a node. When it is dropped, what was appended is still written, and the folder is free for another process.
 pub struct Wal {
     queue: Arc<Queue>,
@@ -169,40 +192,13 @@ impl fmt::Debug for Wal {
     }
 }
 
-/// Reads the log in a folder without changing it, and says what is there. No process may have it open.
-///
-/// # Errors
-/// If there is no log, another process has it open, or the folder cannot be read. What is wrong with the log is in the report.
-pub fn check(folder: &Path) -> Result<Report, OpenError> {
-    let folder = absolute(folder)?;
-    let disk = Folder::share(folder.clone()).map_err(|error| refused(&folder, error))?;
-    let mut report = Report::default();
-    match recovery::scan::<Vec<u8>>(&disk, None, &mut report) {
-        Ok(None) => return Err(OpenError::Missing { folder }),
-        Ok(Some(scan)) => report.damage = finish(&disk, scan.oldest, scan.groups).err(),
-        Err(error) => report.damage = Some(error),
-    }
-    Ok(report)
-}
-
 impl Wal {
-    /// Opens the log in this folder, and makes what its replicas have kept again.
-    ///
-    /// # Errors
-    /// If there is none and none is to be made, another process has it, or it is not what was written.
-    pub fn open<B: Payload + From<Vec<u8>>>(folder: &Path, settings: Settings) -> Result<Opened<B>, OpenError> {
-        settings.check()?;
-        let folder = absolute(folder)?;
-        if settings.create {
-            files::make_folder(&folder).map_err(|source| OpenError::Disk { path: folder.clone(), source })?;
-        } else if !folder.is_dir() {
-            return Err(OpenError::Missing { folder });
-        }
-        let disk = Folder::lock(folder.clone()).map_err(|error| refused(&folder, error))?;
-        Self::open_on(Arc::new(disk), settings)
-    }
-
-    fn open_on<B: Payload + From<Vec<u8>>>(disk: Arc<dyn Disk>, settings: Settings) -> Result<Opened<B>, OpenError> {
+    /// The writer of the log on this disk, with a keeper that is made by `start`.
+    fn begin_on<B: Payload + From<Vec<u8>>>(
+        disk: Arc<dyn Disk>,
+        settings: Settings,
+        start: fn(Arc<dyn Disk>, u32, u64, Trouble) -> io::Result<Keeper>,
+    ) -> Result<Begun<B>, OpenError> {
         let at = |name: &str| {
             let path = disk.path(name);
             |source| OpenError::Disk { path, source }
@@ -211,7 +207,7 @@ impl Wal {
         let (segment, oldest, groups) = match recovery::scan(&*disk, Some(settings.node), &mut report)? {
             Some(scan) => {
                 let (header, end, oldest) = (scan.header, scan.end, scan.oldest);
-                let rewritten = (scan.rewrite, scan.unlinked);
+                let rewritten = (settings.planted.rewritten(scan.rewrite, end), scan.unlinked);
                 let groups = finish(&*disk, oldest, scan.groups)?;
                 let name = segment::name(header.sequence);
                 let file = go_on(&*disk, header, rewritten).map_err(at(&name))?;
@@ -226,27 +222,33 @@ impl Wal {
                 }
                 let Settings { node, segment_bytes: bytes, .. } = settings;
                 let file = keeper::allocate(&*disk, bytes).map_err(at(SPARE))?;
-                let salt = rand::random();
+                let salt = disk.salt();
                 let header = Header { node, sequence: 1, bytes, previous_end: 0, previous_mark: 0, salt };
                 let begun = Active::begin(&*disk, file, header, &BTreeMap::new());
                 (begun.map_err(|failure| at(SPARE)(io::Error::other(failure)))?, 1, Vec::new())
             }
         };
-        let (trouble, standing) = (Trouble::default(), Arc::new(Mutex::default()));
+        let trouble = Trouble::default();
         let own = segment.sequence() + 1;
         let mut keeper =
-            Keeper::start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
+            start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
         keeper.advance(segment.written());
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
-        let path = at("");
-        let bytes = settings.segment_bytes;
-        let quiet = settings.quiet;
-        let mut writer =
-            Writer { disk, keeper, bytes, quiet, groups, oldest, standing: Arc::clone(&standing), segment };
+        let Settings { segment_bytes: bytes, quiet, planted, .. } = settings;
+        let standing = Arc::default();
+        let mut writer = Writer { disk, keeper, bytes, quiet, planted, groups, oldest, standing, segment };
         writer.retire();
+        Ok(Begun { writer, replicas, report, trouble })
+    }
+
+    fn open_on<B: Payload + From<Vec<u8>>>(disk: Arc<dyn Disk>, settings: Settings) -> Result<Opened<B>, OpenError> {
+        let path = disk.path("");
+        let Begun { writer, replicas, report, trouble } = Self::begin_on(disk, settings, Keeper::start)?;
+        let standing = Arc::clone(&writer.standing);
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let own = Arc::clone(&queue);
-        let thread = Builder::new().name("primacy-kv-wal".into()).spawn(move || writer.run(&own)).map_err(path)?;
+        let thread = Builder::new().name("primacy-kv-wal".into()).spawn(move || writer.run(&own));
+        let thread = thread.map_err(|source| OpenError::Disk { path, source })?;
         let largest_record = settings.segment_bytes as usize / 4;
         Ok(Opened { wal: Self { queue, standing, trouble, largest_record, thread: Some(thread) }, replicas, report })
     }
@@ -262,9 +264,7 @@ impl Wal {
         founding: Option<Config>,
         done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
     ) -> Result<(), AppendError> {
-        let founding = founding.and_then(|config| DurableLog::<Vec<u8>>::founding(config).snapshot().cloned());
-        let records = vec![record::begin(replica, founding)];
-        self.put(vec![Item { group, records }], one(done))
+        self.put(vec![beginning(group, replica, founding)], one(done))
     }
 
     /// Writes what a replica changes. `done` is called when it is on the disk, or when nobody knows whether it is; in the order of what
@@ -281,7 +281,7 @@ impl Wal {
         writes: &[Write<B>],
         done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
     ) -> Result<(), AppendError> {
-        self.put(vec![self.item(group, writes)?], one(done))
+        self.put(vec![item(group, writes, self.largest_record)?], one(done))
     }
 
     /// Writes what replicas of several groups change, with one flush. `done` is called once, as that of [`append`](Self::append) is,
@@ -294,17 +294,8 @@ impl Wal {
         writes: &[(GroupId, Vec<Write<B>>)],
         done: impl FnOnce(Vec<Result<(), AppendError>>) + Send + 'static,
     ) -> Result<(), AppendError> {
-        let items = writes.iter().map(|(group, writes)| self.item(*group, writes)).collect::<Result<_, _>>()?;
+        let items = writes.iter().map(|(group, writes)| item(*group, writes, self.largest_record)).collect::<Result<_, _>>()?;
         self.put(items, done)
-    }
-
-    fn item<B: AsRef<[u8]>>(&self, group: GroupId, writes: &[Write<B>]) -> Result<Item, AppendError> {
-        let (mut records, most) = (Vec::new(), self.largest_record);
-        for write in writes {
-            let fits = record::records(write, most, &mut records);
-            fits.map_err(|bytes| AppendError::TooLarge { group, bytes, most })?;
-        }
-        Ok(Item { group, records })
     }
 
     fn put(
@@ -333,6 +324,22 @@ impl Drop for Wal {
     }
 }
 
+/// What a replica that begins writes.
+fn beginning(group: GroupId, replica: ReplicaId, founding: Option<Config>) -> Item {
+    let founding = founding.and_then(|config| DurableLog::<Vec<u8>>::founding(config).snapshot().cloned());
+    Item { group, records: vec![record::begin(replica, founding)] }
+}
+
+/// What one group writes, in records of at most that many bytes.
+fn item<B: AsRef<[u8]>>(group: GroupId, writes: &[Write<B>], most: usize) -> Result<Item, AppendError> {
+    let mut records = Vec::new();
+    for write in writes {
+        let fits = record::records(write, most, &mut records);
+        fits.map_err(|bytes| AppendError::TooLarge { group, bytes, most })?;
+    }
+    Ok(Item { group, records })
+}
+
 /// For a batch of one item.
 fn one(
     done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
@@ -341,20 +348,6 @@ fn one(
         if let Some(written) = written.pop() {
             done(written);
         }
-    }
-}
-
-/// The process may change its working directory later.
-fn absolute(folder: &Path) -> Result<PathBuf, OpenError> {
-    std::path::absolute(folder).map_err(|source| OpenError::Disk { path: folder.to_path_buf(), source })
-}
-
-fn refused(folder: &Path, error: TryLockError) -> OpenError {
-    let folder = folder.to_path_buf();
-    match error {
-        TryLockError::WouldBlock => OpenError::InUse { folder },
-        TryLockError::Error(source) if source.kind() == io::ErrorKind::NotFound => OpenError::Missing { folder },
-        TryLockError::Error(source) => OpenError::Disk { path: folder.join(LOCK), source },
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::disk::{Disk, DiskFile};
 use super::error::{AppendError, DiskFailure};
+use super::flaws::{Flaw, Planted};
 use super::group::{Change, Group, Head};
 use super::keeper::{Keeper, SPARE};
 use super::queue::{Batch, Item, Queue};
@@ -27,6 +28,7 @@ pub(super) struct Writer {
     pub(super) bytes: u32,
     /// After how long without another batch the last one is marked.
     pub(super) quiet: Duration,
+    pub(super) planted: Planted,
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) oldest: u64,
     pub(super) standing: Arc<Mutex<Standing>>,
@@ -152,12 +154,16 @@ impl Writer {
     }
 
     /// Writes and flushes that, but for what cannot follow: what became of each item of each batch.
-    fn write_all(&mut self, batches: &[Batch]) -> Result<Vec<Vec<Result<(), AppendError>>>, Arc<DiskFailure>> {
+    pub(super) fn write_all(&mut self, batches: &[Batch]) -> Result<Vec<Vec<Result<(), AppendError>>>, Arc<DiskFailure>> {
         let mut written = Vec::with_capacity(batches.len());
         for batch in batches {
             written.push(batch.items.iter().map(|item| self.add(item)).collect::<Result<_, _>>()?);
         }
-        self.flush()?;
+        if self.planted.is(Flaw::AnswersBeforeFlush) {
+            self.write()?;
+        } else {
+            self.flush()?;
+        }
         self.keeper.advance(self.segment.written());
         // Before the answers, so that who has one sees in the status what it has brought about.
         self.retire();
@@ -208,10 +214,10 @@ impl Writer {
 
     /// Returns when all that was added is on the disk.
     fn flush(&mut self) -> Result<(), Arc<DiskFailure>> {
+        self.write()?;
         let Self { disk, segment, .. } = self;
-        let name = segment::name(segment.header.sequence);
-        segment.write().map_err(failure(&**disk, &name, "written"))?;
         if segment.flushed < segment.written {
+            let name = segment::name(segment.header.sequence);
             segment.file.sync().map_err(failure(&**disk, &name, "flushed"))?;
             segment.flushed = segment.written;
         }
@@ -220,12 +226,18 @@ impl Writer {
 
     /// Nothing has come for a while: says that all before is on the disk, so that damage of the last records can be told from a torn
     /// tail. That is not flushed by itself.
-    fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
-        let Self { disk, segment, .. } = self;
+    pub(super) fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
+        let segment = &mut self.segment;
         if segment.flushed < segment.written || !segment.has_room(0) {
             return Ok(());
         }
         segment.add(GroupId(0), Kind::Mark, &[]);
+        self.write()
+    }
+
+    /// Writes what was added, without a flush.
+    fn write(&mut self) -> Result<(), Arc<DiskFailure>> {
+        let Self { disk, segment, .. } = self;
         segment.write().map_err(failure(&**disk, &segment::name(segment.header.sequence), "written"))
     }
 
@@ -241,7 +253,7 @@ impl Writer {
             bytes: self.bytes,
             previous_end: self.segment.end(),
             previous_mark: self.segment.tag.mark,
-            salt: rand::random(),
+            salt: self.disk.salt(),
         };
         let begun = Active::begin(&*self.disk, file, header, &self.groups)?;
         // Only now, and before anything is written to the new one: so the last segment says that it is the last.

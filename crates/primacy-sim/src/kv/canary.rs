@@ -2,9 +2,10 @@
 
 use primacy_core::log;
 use primacy_kv::group::{AnyFlaw, PlantedFlaw as Flaw};
+use primacy_kv::wal;
 
 use super::batch::run_seed;
-use super::scenario::{Kind, Setup};
+use super::scenario::{Kind, Planted, Setup};
 use super::tally::Promise;
 use crate::seeds::first_failure;
 
@@ -14,7 +15,7 @@ pub struct Canary {
     /// What it is called.
     pub name: &'static str,
     /// Where it is.
-    pub flaw: AnyFlaw,
+    pub flaw: Planted,
     /// In which worlds it is hunted; in all if absent.
     pub kind: Option<Kind>,
     /// Within how many seeds it must be found.
@@ -22,11 +23,15 @@ pub struct Canary {
 }
 
 const fn group(name: &'static str, flaw: Flaw, within: u64) -> Canary {
-    Canary { name, flaw: AnyFlaw::Group(flaw), kind: None, within }
+    Canary { name, flaw: Planted::Group(AnyFlaw::Group(flaw)), kind: None, within }
 }
 
 const fn log(name: &'static str, flaw: log::Flaw, within: u64) -> Canary {
-    Canary { name, flaw: AnyFlaw::Log(flaw), kind: None, within }
+    Canary { name, flaw: Planted::Group(AnyFlaw::Log(flaw)), kind: None, within }
+}
+
+const fn wal(name: &'static str, flaw: wal::PlantedFlaw, within: u64) -> Canary {
+    Canary { name, flaw: Planted::Wal(flaw), kind: None, within }
 }
 
 /// Those that are found within a stated number of seeds, ten times as many as the first hunt took.
@@ -51,6 +56,9 @@ pub const CANARIES: &[Canary] = &[
     log("commits-unmatched", log::Flaw::CommitsUnmatched, 4_500),
     log("tells-its-end", log::Flaw::TellsItsEnd, 4_500),
     log("checks-before-arrival", log::Flaw::ChecksBeforeArrival, 10_000),
+    wal("wal-answers-before-flush", wal::PlantedFlaw::AnswersBeforeFlush, 100),
+    wal("keeps-torn-tail", wal::PlantedFlaw::KeepsTornTail, 10_000),
+    wal("trusts-memory", wal::PlantedFlaw::TrustsMemory, 10_000),
 ];
 
 /// Those that 1,200 seeds have not shown: hunted by name. The complete search of the log finds those of the log.

@@ -1,4 +1,4 @@
-//! What one replica has on disk: what was flushed, and what is being written.
+//! What one replica has on disk beside the node's log: the chunks of its snapshots. And what of its log was flushed.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,20 @@ use primacy_core::log::{Config, DurableLog, Position, Write};
 use primacy_kv::LogBytes;
 use primacy_kv::table::{Install, Table};
 
-use crate::rng::Rng;
-
 /// A replica's part of its node's disk.
 #[derive(Debug)]
 pub(super) struct Disk {
-    /// What was flushed.
+    /// What was flushed. If the process has ended, more may be there.
     pub(super) log: DurableLog<LogBytes>,
-    /// The chunks of whole snapshots, by the entry that they end with.
-    snapshots: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// The chunks of whole snapshots, by the entry that they end with and by their number: the log's, and one whose entry in the log is
+    /// under way.
+    snapshots: BTreeMap<(u64, u32), Vec<Vec<u8>>>,
     /// Chunks that have come in and count for nothing yet.
     aside: Vec<Vec<u8>>,
     /// A snapshot of the own table that is being written: its index, and its chunks so far.
     pub(super) taking: Option<(u64, Vec<Vec<u8>>)>,
     /// Those that are written, and not the log's yet.
     pub(super) own: BTreeMap<u64, Vec<Vec<u8>>>,
-    /// What is being written and not flushed.
-    pub(super) under_way: Option<Vec<Write<LogBytes>>>,
 }
 
 /// What a disk has seen.
@@ -30,78 +27,92 @@ pub(super) struct Disk {
 pub(super) struct Seen {
     pub(super) installed: bool,
     pub(super) compacted: bool,
-    pub(super) lost: bool,
 }
 
 impl Disk {
     pub(super) fn blank() -> Self {
         let (log, snapshots) = (DurableLog::blank(), BTreeMap::new());
-        Self { log, snapshots, aside: Vec::new(), taking: None, own: BTreeMap::new(), under_way: None }
+        Self { log, snapshots, aside: Vec::new(), taking: None, own: BTreeMap::new() }
     }
 
     pub(super) fn founding(config: Config, mut first: Table) -> Self {
         first.begin_snapshot();
-        let chunks = std::iter::from_fn(|| first.snapshot_chunk(1 << 20)).collect();
-        Self { log: DurableLog::founding(config), snapshots: [(Position::START.index, chunks)].into(), ..Self::blank() }
+        let chunks: Vec<_> = std::iter::from_fn(|| first.snapshot_chunk(1 << 20)).collect();
+        let name = (Position::START.index, chunks.len() as u32);
+        Self { log: DurableLog::founding(config), snapshots: [(name, chunks)].into(), ..Self::blank() }
     }
 
-    /// All that is under way is on disk by now.
-    pub(super) fn flush(&mut self) -> Seen {
-        let writes = self.under_way.take().unwrap_or_default();
+    /// The chunks of snapshots are on the disk before the log names them.
+    pub(super) fn prepare(&mut self, writes: &[Write<LogBytes>]) {
+        for write in writes {
+            match write {
+                Write::Aside { chunk, data, .. } => {
+                    self.aside.truncate(*chunk as usize);
+                    assert_eq!(self.aside.len(), *chunk as usize, "chunks are written in order");
+                    self.aside.push(data.as_ref().to_vec());
+                }
+                Write::Install(snapshot) => {
+                    assert_eq!(self.aside.len(), snapshot.chunks as usize, "all chunks of a snapshot are there");
+                    let chunks = std::mem::take(&mut self.aside);
+                    self.snapshots.insert((snapshot.position.index, snapshot.chunks), chunks);
+                }
+                Write::Compact(snapshot) => {
+                    let index = snapshot.position.index;
+                    let chunks = self.own.remove(&index).unwrap_or_default();
+                    assert_eq!(chunks.len(), snapshot.chunks as usize, "what takes the place of entries is whole");
+                    self.own = self.own.split_off(&index);
+                    self.snapshots.insert((index, snapshot.chunks), chunks);
+                }
+                Write::Promise(_) | Write::Append { .. } => {}
+            }
+        }
+    }
+
+    /// All of that is on disk by now.
+    pub(super) fn flushed(&mut self, writes: &[Write<LogBytes>]) -> Seen {
         let mut seen = Seen::default();
-        writes.iter().for_each(|write| self.apply(write, &mut seen));
+        for write in writes {
+            self.log.apply(write);
+            seen.installed |= matches!(write, Write::Install(_));
+            seen.compacted |= matches!(write, Write::Compact(_));
+        }
+        if seen.installed || seen.compacted {
+            self.keep_only();
+        }
         seen
     }
 
-    /// The process or its machine ends: of what is under way, the first writes are there.
-    pub(super) fn crash(&mut self, rng: &mut Rng) -> Seen {
-        let writes = self.under_way.take().unwrap_or_default();
-        let kept = rng.between(0, writes.len() as u64) as usize;
-        let mut seen = Seen { lost: kept < writes.len(), ..Seen::default() };
-        writes[..kept].iter().for_each(|write| self.apply(write, &mut seen));
+    /// The process starts, with that log.
+    pub(super) fn open(&mut self, log: DurableLog<LogBytes>) {
+        self.log = log;
+        self.keep_only();
+    }
+
+    /// Snapshots go that are not the log's.
+    fn keep_only(&mut self) {
+        let own = self.log.snapshot().map(|snapshot| (snapshot.position.index, snapshot.chunks));
+        self.snapshots.retain(|name, _| Some(*name) == own);
+    }
+
+    /// The process ends.
+    pub(super) fn end(&mut self) {
         self.aside.clear();
         self.taking = None;
         self.own.clear();
-        seen
-    }
-
-    fn apply(&mut self, write: &Write<LogBytes>, seen: &mut Seen) {
-        match write {
-            Write::Aside { chunk, data, .. } => {
-                self.aside.truncate(*chunk as usize);
-                assert_eq!(self.aside.len(), *chunk as usize, "chunks are written in order");
-                self.aside.push(data.as_ref().to_vec());
-            }
-            Write::Install(snapshot) => {
-                assert_eq!(self.aside.len(), snapshot.chunks as usize, "all chunks of a snapshot are there");
-                self.snapshots = [(snapshot.position.index, std::mem::take(&mut self.aside))].into();
-                seen.installed = true;
-            }
-            Write::Compact(snapshot) => {
-                let index = snapshot.position.index;
-                let chunks = self.own.remove(&index).unwrap_or_default();
-                assert_eq!(chunks.len(), snapshot.chunks as usize, "what takes the place of entries is whole");
-                self.own = self.own.split_off(&index);
-                self.snapshots = [(index, chunks)].into();
-                seen.compacted = true;
-            }
-            Write::Promise(_) | Write::Append { .. } => {}
-        }
-        self.log.apply(write);
     }
 
     /// A chunk of the snapshot that ends with this entry.
     pub(super) fn chunk(&self, index: u64, chunks: u32, chunk: u32) -> Option<Vec<u8>> {
         let whole = |found: &&Vec<Vec<u8>>| found.len() == chunks as usize;
-        let found = [self.snapshots.get(&index), self.own.get(&index)].into_iter().flatten().find(whole)?;
-        found.get(chunk as usize).cloned()
+        let mut found = [self.snapshots.get(&(index, chunks)), self.own.get(&index)].into_iter().flatten();
+        found.find(whole)?.get(chunk as usize).cloned()
     }
 
     /// The table of its snapshot, as it is read when the process starts.
     pub(super) fn table(&self) -> Option<Table> {
-        let index = self.log.snapshot()?.position.index;
+        let snapshot = self.log.snapshot()?;
         let mut install = Install::new();
-        let chunks = self.snapshots.get(&index)?;
+        let chunks = self.snapshots.get(&(snapshot.position.index, snapshot.chunks))?;
         chunks.iter().filter_map(|chunk| install.take(chunk).ok().flatten()).last()
     }
 

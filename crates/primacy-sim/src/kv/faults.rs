@@ -1,5 +1,6 @@
 //! What strikes.
 
+use super::log::Ending;
 use super::tally::{Fault, Sometimes};
 use super::{Happening, World};
 
@@ -54,19 +55,27 @@ impl World {
                 self.tally.fault(fault);
                 self.slow_until = self.engine.now + span;
             }
-            Fault::Killed => self.kill_for_a_while(node, fault),
+            Fault::Killed => {
+                let ending = self.any_ending(node);
+                self.kill_for_a_while(node, fault, ending);
+            }
             Fault::LeaderKilled => {
                 if let Some((node, _)) = holder {
                     if self.change.is_some() {
                         self.saw(Sometimes::Joint);
                     }
-                    self.kill_for_a_while(node, fault);
+                    let ending = self.any_ending(node);
+                    self.kill_for_a_while(node, fault, ending);
                 }
             }
             Fault::AllKilled if self.engine.rng.chance(200_000) => {
                 for node in there {
-                    self.kill_for_a_while(node, fault);
+                    self.kill_for_a_while(node, fault, Ending::PowerLost);
                 }
+            }
+            Fault::FlushFails => {
+                self.tally.fault(fault);
+                self.log_fails(node);
             }
             Fault::Paused => {
                 self.tally.fault(fault);
@@ -149,9 +158,13 @@ impl World {
         self.engine.at(at, Happening::Pause { node, run, span });
     }
 
-    fn kill_for_a_while(&mut self, node: usize, fault: Fault) {
+    fn kill_for_a_while(&mut self, node: usize, fault: Fault, ending: Ending) {
         self.tally.fault(fault);
-        self.kill(node);
+        self.end_for_a_while(node, ending);
+    }
+
+    pub(super) fn end_for_a_while(&mut self, node: usize, ending: Ending) {
+        self.kill(node, ending);
         let lease = self.scenario.lease;
         let after = self.engine.rng.spread(lease / 100, lease * 2);
         self.engine.after(after, Happening::Start { node });

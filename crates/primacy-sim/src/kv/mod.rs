@@ -14,6 +14,7 @@ mod healing;
 mod history;
 mod ledger;
 mod links;
+mod log;
 mod node;
 mod operator;
 mod run;
@@ -37,6 +38,8 @@ use scenario::Scenario;
 pub use batch::{Failure, Outcome, Report, run, run_seed};
 #[cfg(feature = "canaries")]
 pub use canary::{CANARIES, Canary, RARE};
+#[cfg(feature = "canaries")]
+pub use scenario::Planted;
 pub use scenario::{Kind, Setup};
 pub use tally::{Fault, Promise, Sometimes, Tally};
 
@@ -89,7 +92,6 @@ enum Happening {
     },
     Written {
         node: usize,
-        group: u16,
         run: u64,
     },
     Chunk {

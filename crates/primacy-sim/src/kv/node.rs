@@ -8,6 +8,9 @@ use primacy_kv::table::Table;
 
 use super::disk::{Disk, Seen};
 use super::grant::Held;
+use super::log::{Ending, NodeLog};
+#[cfg(feature = "canaries")]
+use super::scenario::Planted;
 use super::tally::{Fault, Promise, Sometimes};
 use super::{Happening, World};
 use crate::engine::Clock;
@@ -42,6 +45,8 @@ pub(super) struct Node {
     /// Those of its process, if there is one.
     pub(super) replicas: Vec<Replica>,
     pub(super) disks: Vec<Disk>,
+    /// From its founding on.
+    pub(super) log: Option<NodeLog>,
     pub(super) stalled_until: u64,
     pub(super) slow_until: u64,
     pub(super) full_until: u64,
@@ -58,7 +63,7 @@ impl Node {
 }
 
 impl World {
-    pub(super) fn add_node(&mut self, disks: Vec<Disk>) -> usize {
+    pub(super) fn add_node(&mut self) -> usize {
         let number = self.nodes.len();
         let drift = i64::from(self.scenario.drift);
         let rng = &mut self.engine.rng;
@@ -80,7 +85,8 @@ impl World {
             is_gone: false,
             deferred: Vec::new(),
             replicas: Vec::new(),
-            disks,
+            disks: Vec::new(),
+            log: None,
             stalled_until: 0,
             slow_until: 0,
             full_until: 0,
@@ -112,7 +118,13 @@ impl World {
         settings.uncommitted_bytes = scenario.uncommitted_bytes;
         #[cfg(feature = "canaries")]
         {
-            settings.flaw = scenario.flaw;
+            settings.flaw = match scenario.flaw {
+                Some(Planted::Group(flaw)) => Some(flaw),
+                Some(Planted::Wal(_)) | None => None,
+            };
+        }
+        if let Err(why) = self.open_log(node) {
+            return self.violate(Promise::Durable, || format!("the log of n{node}: {why}"));
         }
         let mut replicas = Vec::new();
         for disk in &self.nodes[node].disks {
@@ -131,8 +143,8 @@ impl World {
         self.start_clients(node);
     }
 
-    /// The process ends. What was not flushed is lost, but for the first writes of what was under way.
-    pub(super) fn kill(&mut self, node: usize) {
+    /// The process ends, and what was not flushed may be lost.
+    pub(super) fn kill(&mut self, node: usize, ending: Ending) {
         if !self.nodes[node].is_up() {
             return;
         }
@@ -146,19 +158,14 @@ impl World {
         self.nodes[node].deferred.clear();
         self.disconnect_all(node);
         self.clients_die(node);
+        self.end_log(node, ending);
         for group in 0..self.scenario.groups {
-            let seen = self.nodes[node].disks[usize::from(group)].crash(&mut self.engine.rng);
-            self.saw_on_disk(seen);
             self.check_kept(group);
         }
     }
 
-    fn saw_on_disk(&mut self, seen: Seen) {
-        for (what, is_seen) in [
-            (Sometimes::Installed, seen.installed),
-            (Sometimes::Compacted, seen.compacted),
-            (Sometimes::LostUnflushed, seen.lost),
-        ] {
+    pub(super) fn saw_on_disk(&mut self, seen: Seen) {
+        for (what, is_seen) in [(Sometimes::Installed, seen.installed), (Sometimes::Compacted, seen.compacted)] {
             if is_seen {
                 self.saw(what);
             }
@@ -256,7 +263,7 @@ impl World {
     }
 
     /// How long it takes until something is on the node's disk.
-    fn flush_time(&mut self, node: usize) -> u64 {
+    pub(super) fn flush_time(&mut self, node: usize) -> u64 {
         let now = self.engine.now;
         let at = &self.nodes[node];
         let factor = if now < at.slow_until { 20 } else { 1 };
@@ -265,29 +272,11 @@ impl World {
     }
 
     fn write(&mut self, node: usize, group: u16) {
-        let run = self.nodes[node].run;
         let at = &mut self.nodes[node];
-        let Some(replica) = at.replicas.get_mut(usize::from(group)) else { return };
+        let (Some(replica), Some(log)) = (at.replicas.get_mut(usize::from(group)), &mut at.log) else { return };
         let Some(writes) = replica.group.take_writes() else { return };
-        at.disks[usize::from(group)].under_way = Some(writes);
-        let after = self.flush_time(node);
-        self.engine.after(after, Happening::Written { node, group, run });
-    }
-
-    pub(super) fn written(&mut self, node: usize, group: u16) {
-        // A disk that stands still has flushed nothing.
-        let stalled = self.nodes[node].stalled_until.saturating_sub(self.engine.now);
-        if stalled > 0 {
-            let run = self.nodes[node].run;
-            return self.engine.after(stalled, Happening::Written { node, group, run });
-        }
-        let seen = self.nodes[node].disks[usize::from(group)].flush();
-        self.saw_on_disk(seen);
-        self.check_kept(group);
-        self.input(node, group, |replica, now| replica.group.written(now));
-        if self.engine.rng.chance(500_000) {
-            self.turn(node, group);
-        }
+        log.append(group, writes);
+        self.begin_flush(node);
     }
 
     fn snapshot(&mut self, node: usize, group: u16) {

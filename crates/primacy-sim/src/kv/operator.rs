@@ -6,6 +6,7 @@ use primacy_core::log::ReplicaId;
 use primacy_kv::group::Status;
 
 use super::disk::Disk;
+use super::log::Ending;
 use super::tally::{Fault, Sometimes};
 use super::{Happening, World};
 
@@ -42,7 +43,7 @@ impl World {
         if fault == Fault::Replaced
             && let Some(lost) = remove
         {
-            self.kill(lost);
+            self.kill(lost, Ending::PowerLost);
             self.nodes[lost].is_gone = true;
         }
         let id = |node: usize| self.nodes[node].id;
@@ -56,7 +57,9 @@ impl World {
 
     fn add_blank(&mut self) -> usize {
         self.spares_left -= 1;
-        let node = self.add_node((0..self.scenario.groups).map(|_| Disk::blank()).collect());
+        let node = self.add_node();
+        self.nodes[node].disks = (0..self.scenario.groups).map(|_| Disk::blank()).collect();
+        self.nodes[node].log = Some(self.new_log(node, None));
         self.engine.after(1, Happening::Start { node });
         node
     }

@@ -14,7 +14,7 @@ impl World {
     pub(super) fn found(&mut self) {
         let numbers = 0..self.scenario.nodes;
         for _ in numbers {
-            let node = self.add_node(Vec::new());
+            let node = self.add_node();
             self.nodes[node].is_member = true;
         }
         let all = self.nodes.iter().map(|node| node.id).collect();
@@ -22,6 +22,7 @@ impl World {
         for node in 0..self.nodes.len() {
             let groups = 0..self.scenario.groups;
             self.nodes[node].disks = groups.map(|group| Disk::founding(config.clone(), self.empty(group))).collect();
+            self.nodes[node].log = Some(self.new_log(node, Some(&config)));
             let after = self.engine.rng.spread(1, self.scenario.lease / 4);
             self.engine.after(after, Happening::Start { node });
         }
@@ -99,7 +100,7 @@ impl World {
             Happening::Break { one, other, epoch } => self.disconnect_if(one, other, epoch),
             Happening::Uncut { from, to } => self.uncut(from, to),
             Happening::Renewal { from, to, epoch } => self.renew_way(from, to, epoch),
-            Happening::Written { node, group, .. } => self.written(node, group),
+            Happening::Written { node, .. } => self.written(node),
             Happening::Chunk { node, group, .. } => self.chunk(node, group),
             Happening::Pause { node, span, .. } => {
                 if !self.is_healed {

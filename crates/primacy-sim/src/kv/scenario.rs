@@ -5,6 +5,8 @@ use std::time::Duration;
 use primacy_core::log::{Limits, Reading};
 #[cfg(feature = "canaries")]
 use primacy_kv::group::AnyFlaw;
+#[cfg(feature = "canaries")]
+use primacy_kv::wal;
 
 use super::tally::Fault;
 use crate::rng::Rng;
@@ -25,7 +27,17 @@ pub struct Setup {
     pub kind: Option<Kind>,
     /// A bug for the checkers to find.
     #[cfg(feature = "canaries")]
-    pub flaw: Option<AnyFlaw>,
+    pub flaw: Option<Planted>,
+}
+
+/// A bug.
+#[cfg(feature = "canaries")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Of a group, or of the replicated log in it.
+    Group(AnyFlaw),
+    /// Of the write-ahead log.
+    Wal(wal::PlantedFlaw),
 }
 
 pub(super) const MILLI: u64 = 1_000_000;
@@ -68,13 +80,18 @@ pub(super) struct Scenario {
     pub(super) spares: usize,
     /// A bug for the checkers to find.
     #[cfg(feature = "canaries")]
-    pub(super) flaw: Option<AnyFlaw>,
+    pub(super) flaw: Option<Planted>,
+    /// How long the segments of logs are.
+    pub(super) segment_bytes: u32,
+    /// What happens to disks.
+    pub(super) disks: Rng,
     pub(super) rng: Rng,
 }
 
 impl Scenario {
     pub(super) fn draw(seed: u64, setup: &Setup) -> Self {
         let mut rng = Rng::new(seed ^ 0x6b76_6b76_6b76_6b76);
+        let mut disks = Rng::new(seed ^ 0x6469_736b_6469_736b);
         let drawn = if rng.chance(250_000) { Kind::Wild } else { Kind::Fenced };
         let kind = setup.kind.unwrap_or(drawn);
         let lease = *rng.pick(&[100 * MILLI, 300 * MILLI, 1_000 * MILLI]);
@@ -108,12 +125,14 @@ impl Scenario {
             spares: rng.below(3) as usize,
             #[cfg(feature = "canaries")]
             flaw: setup.flaw,
+            segment_bytes: *disks.pick(&[16 << 10, 32 << 10]),
+            disks,
             rng: rng.clone(),
         };
         let share = *rng.pick(&[200_000, 400_000, 700_000]);
         for fault in Fault::ALL {
             let is_wild = matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
-            let may = (!is_wild || kind == Kind::Wild) && *fault != Fault::LeaderOutlasted;
+            let may = (!is_wild || kind == Kind::Wild) && !matches!(fault, Fault::LeaderOutlasted | Fault::FlushFails);
             if may && rng.chance(if is_wild { 700_000 } else { share }) {
                 scenario.faults.push(*fault);
             }
@@ -121,6 +140,9 @@ impl Scenario {
         // Drawn apart, since it is drawn in some worlds alone.
         if Rng::new(seed ^ 0x6f75_746c_6173_7465).chance(300_000) {
             scenario.faults.push(Fault::LeaderOutlasted);
+        }
+        if Rng::new(seed ^ 0x666c_7573_6866_6169).chance(300_000) {
+            scenario.faults.push(Fault::FlushFails);
         }
         scenario.rng = rng;
         scenario

@@ -10,8 +10,8 @@ kinds! {
         CutOneWay = "messages of one direction held up",
         CutOff = "node cut off from all others",
         Slow = "slow network",
-        Killed = "node killed, what was not flushed lost",
-        LeaderKilled = "leader killed, what was not flushed lost",
+        Killed = "node killed, or without power",
+        LeaderKilled = "leader killed, or without power",
         AllKilled = "all nodes without power at once",
         Paused = "node stopped for a while",
         LeaderPaused = "leader stopped for a while",
@@ -32,6 +32,7 @@ kinds! {
         Added = "a node added",
         Removed = "a node removed",
         LeaderOutlasted = "leader that cannot renew its lease stopped when it ends",
+        FlushFails = "write or flush of a log fails",
     }
 }
 
@@ -61,6 +62,12 @@ kinds! {
         Equal = "tables of two replicas were compared",
         Two = "two nodes believed at once in a wild world",
         Joint = "replicas were changing when a leader died",
+        PowerLost = "power was lost, and any part of what was not flushed",
+        PowerLostAgain = "power was lost while a log was opened",
+        Torn = "a torn tail was cut off",
+        Rolled = "a log went on in another segment",
+        Reused = "a segment's file was used again",
+        DiskFailed = "a log ended since its disk failed",
     }
 }
 
@@ -77,6 +84,7 @@ kinds! {
         Answered = "Answered",
         Settled = "Settled",
         Whole = "Whole",
+        Durable = "Durable",
         Codec = "Codec",
         Traffic = "Traffic",
         Calm = "Calm",

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::memory_disk::Fault;
-use super::script::Random;
 use super::*;
 
 const STEPS: usize = 90;

@@ -4,8 +4,6 @@ use std::sync::mpsc::channel;
 
 use primacy_core::log::ReplicaId;
 
-use super::memory_disk::Fault;
-use super::script::Random;
 use super::*;
 
 #[test]

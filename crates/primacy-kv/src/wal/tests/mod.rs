@@ -3,15 +3,14 @@
 mod crashes;
 mod damage;
 mod failures;
-mod memory_disk;
 mod properties;
 mod script;
 
 use std::sync::Arc;
 
-use memory_disk::{Image, MemoryDisk};
 use script::Script;
 
+use super::simulation::{Fault, Image, MemoryDisk, Random};
 use super::*;
 
 /// Segments of the least length, so that there are many, and a mark behind each batch, so that the same is written each time.

@@ -2,8 +2,6 @@
 
 use proptest::prelude::*;
 
-use super::memory_disk::Fault;
-use super::script::Random;
 use super::*;
 
 proptest! {

@@ -7,25 +7,8 @@ use std::sync::{Arc, Mutex};
 use primacy_core::log::{Ballot, Config, Content, DurableLog, Entry, GroupTime, ReplicaId, Snapshot, Write};
 use primacy_core::{CandidateId, Token};
 
+use crate::wal::simulation::Random;
 use crate::wal::{GroupId, Recovered, Wal};
-
-/// Numbers that look random, the same for each seed.
-#[derive(Clone, Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below that.
-    pub(super) fn below(&mut self, count: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 16) % count as u64) as usize
-    }
-}
 
 type Log = DurableLog<Vec<u8>>;
 

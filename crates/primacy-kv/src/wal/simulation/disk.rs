@@ -1,21 +1,22 @@
 //! A disk in memory that keeps apart what a process sees and what survives a loss of power.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::script::Random;
 use crate::wal::disk::{Disk, DiskFile};
+use crate::wal::keeper::SPARE;
 
 /// What is in a folder.
-pub(super) type Image = BTreeMap<String, Vec<u8>>;
+pub type Image = BTreeMap<String, Vec<u8>>;
 
 const SECTOR: usize = 512;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub enum Fault {
     /// From then on nothing works.
     PowerLoss,
     /// A write does nothing, and says so.
@@ -26,11 +27,46 @@ pub(super) enum Fault {
     Flush,
 }
 
-#[derive(Clone, Default)]
-pub(super) struct MemoryDisk(Arc<Mutex<State>>);
+/// Numbers that look random, the same for each seed.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
 
-#[derive(Clone, Default)]
+impl Random {
+    /// Those of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below that.
+    pub const fn below(&mut self, count: usize) -> usize {
+        (self.bits() % count as u64) as usize
+    }
+
+    /// 48 random bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 16
+    }
+}
+
+/// A folder of such a disk. Clones are the same folder.
+#[derive(Clone)]
+pub struct MemoryDisk(Arc<Mutex<State>>);
+
+impl fmt::Debug for MemoryDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryDisk").finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
 struct State {
+    /// What distinguishes segments.
+    salts: Random,
+    /// How often a file was used again.
+    reused: u64,
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
     names_on_disk: BTreeMap<String, usize>,
@@ -110,9 +146,19 @@ impl State {
 }
 
 impl MemoryDisk {
-    /// One on which that is.
-    pub(super) fn of(image: &Image) -> Self {
-        let mut state = State::default();
+    /// One on which that is. Segments are distinguished by numbers of this seed, which no earlier life may have had.
+    pub fn holding(image: &Image, seed: u64) -> Self {
+        let mut state = State {
+            salts: Random::new(seed),
+            reused: 0,
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            names_on_disk: BTreeMap::new(),
+            renamings: Vec::new(),
+            operations: 0,
+            fault: None,
+            is_full: false,
+        };
         for (name, bytes) in image {
             state.names.insert(name.clone(), state.files.len());
             state.files.push(Content { seen: bytes.clone(), on_disk: bytes.clone(), ..Content::default() });
@@ -121,46 +167,62 @@ impl MemoryDisk {
         Self(Arc::new(Mutex::new(state)))
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often a file of an earlier segment was used again.
+    pub fn reused(&self) -> u64 {
+        self.lock().reused
+    }
+
+    /// The disk as it is after a loss of power.
+    #[must_use]
+    pub fn without_power(&self, random: &mut Random) -> Self {
+        let survivors = self.survivors(random);
+        Self::holding(&survivors, random.bits())
+    }
+
     /// That goes wrong at this operation, or the next one at which it can.
-    pub(super) fn fail_at(&self, operation: usize, fault: Fault) {
-        self.0.lock().unwrap().fault = Some((operation, fault));
+    pub fn fail_at(&self, operation: usize, fault: Fault) {
+        self.lock().fault = Some((operation, fault));
     }
 
     /// There is no room for longer files, or is again.
-    pub(super) fn fill(&self, is_full: bool) {
-        self.0.lock().unwrap().is_full = is_full;
+    pub fn fill(&self, is_full: bool) {
+        self.lock().is_full = is_full;
     }
 
     /// How many operations there were.
-    pub(super) fn operations(&self) -> usize {
-        self.0.lock().unwrap().operations
+    pub fn operations(&self) -> usize {
+        self.lock().operations
     }
 
     /// How many of them wrote to the file that has this name now, or flushed it.
-    pub(super) fn operations_of(&self, name: &str) -> usize {
-        let state = self.0.lock().unwrap();
+    pub fn operations_of(&self, name: &str) -> usize {
+        let state = self.lock();
         state.names.get(name).map_or(0, |file| state.files[*file].operations)
     }
 
     /// What a process sees.
-    pub(super) fn image(&self) -> Image {
-        let state = self.0.lock().unwrap();
+    pub fn image(&self) -> Image {
+        let state = self.lock();
         state.names.iter().map(|(name, file)| (name.clone(), state.files[*file].seen.clone())).collect()
     }
 
     /// One on which the same is, and the same is not on the disk yet.
-    pub(super) fn copy(&self) -> Self {
-        Self(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    pub fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.lock().clone())))
     }
 
     /// Another process opens it, and has power.
-    pub(super) fn restarted(&self) {
-        self.0.lock().unwrap().fault = None;
+    pub fn restarted(&self) {
+        self.lock().fault = None;
     }
 
     /// What is there after a loss of power: of what was not flushed any sectors, and any names.
-    pub(super) fn survivors(&self, random: &mut Random) -> Image {
-        let state = self.0.lock().unwrap();
+    pub fn survivors(&self, random: &mut Random) -> Image {
+        let state = self.lock();
         let mut names = state.names_on_disk.clone();
         for naming in &state.renamings {
             if random.below(2) == 0 {
@@ -168,6 +230,24 @@ impl MemoryDisk {
             }
         }
         names.into_iter().map(|(name, file)| (name, state.files[file].survivor(random))).collect()
+    }
+}
+
+/// Those of tests differ from each other, and from run to run if there are several threads.
+#[cfg(test)]
+impl MemoryDisk {
+    /// One on which that is.
+    pub(in crate::wal) fn of(image: &Image) -> Self {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static LIVES: AtomicU64 = AtomicU64::new(1);
+        Self::holding(image, LIVES.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+impl Default for MemoryDisk {
+    fn default() -> Self {
+        Self::of(&Image::new())
     }
 }
 
@@ -194,17 +274,17 @@ impl Disk for MemoryDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.0.lock().unwrap().names.keys().cloned().collect())
+        Ok(self.lock().names.keys().cloned().collect())
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let state = self.0.lock().unwrap();
+        let state = self.lock();
         let file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(state.files[*file].seen.clone())
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -215,19 +295,20 @@ impl Disk for MemoryDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let state = self.0.lock().unwrap();
+        let state = self.lock();
         let file = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(MemoryFile(self.clone(), file)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         let file = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        state.reused += u64::from(to == SPARE);
         state.name(Naming::Rename(from.to_owned(), to.to_owned(), file))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         if !state.names.contains_key(name) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -235,7 +316,7 @@ impl Disk for MemoryDisk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         if state.next(&[Fault::PowerLoss, Fault::Flush])?.is_some() {
             return Err(eio());
         }
@@ -243,13 +324,18 @@ impl Disk for MemoryDisk {
         state.names_on_disk = state.names.clone();
         Ok(())
     }
+
+    fn salt(&self) -> u64 {
+        let salts = &mut self.lock().salts;
+        salts.bits() << 32 ^ salts.bits()
+    }
 }
 
 struct MemoryFile(MemoryDisk, usize);
 
 impl DiskFile for MemoryFile {
     fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()> {
-        let mut state = self.0.0.lock().unwrap();
+        let mut state = self.0.lock();
         if state.is_full && state.files[self.1].seen.len() < offset as usize + bytes.len() {
             return Err(io::Error::from_raw_os_error(28));
         }
@@ -267,7 +353,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.0.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.files[self.1].operations += 1;
         let fault = state.next(&[Fault::PowerLoss, Fault::Flush])?;
         let content = &mut state.files[self.1];
