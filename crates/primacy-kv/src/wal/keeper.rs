@@ -1,9 +1,10 @@
 //! The thread that has the next segment's file ready before it is needed, and takes away segments that nobody needs any more.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use super::disk::{Disk, DiskFile};
 use super::segment;
@@ -12,8 +13,11 @@ use super::segment;
 pub(super) const SPARE: &str = "spare";
 /// A segment that nobody needs any more, and that is to be used again, has its name with this ending.
 const FREE: &str = ".free";
-/// How many of them are kept: several segments may go at once, when a group's snapshot sets them free.
+/// How many of them are kept. Several segments may go at once, when a group's snapshot sets them free: what is more is removed file by
+/// file, since flushes of the log wait for each removal.
 const FREE_MAX: usize = 4;
+/// After how long without anything else to do one is removed that is too many.
+const STILL: Duration = Duration::from_millis(250);
 
 /// How much of a file of zeros is written and flushed at once. A flush of the log queues behind that much at most.
 const CHUNK: u32 = 1 << 20;
@@ -61,13 +65,14 @@ impl Keeper {
         let mut files = Files { disk, bytes, own, free: Vec::new(), next: None, may_retire: true, trouble };
         let work = move || {
             files.clear();
-            for job in todo {
+            while let Some(job) = files.wait(&todo) {
                 match job {
                     Job::Fill(to) => {
                         let filled = files.fill(to);
                         if to == bytes {
                             // If its writer is gone, so is the need.
                             drop(ready.send(filled.and_then(|()| files.taken())));
+                            files.shrink();
                         }
                     }
                     Job::Retire(sequence) => files.retire(sequence),
@@ -140,6 +145,27 @@ impl Files {
         names.iter().filter(|name| name.ends_with(FREE)).for_each(|name| drop(remove(&*self.disk, name)));
     }
 
+    /// What is to be done next, unless nothing ever will be.
+    fn wait(&mut self, todo: &Receiver<Job>) -> Option<Job> {
+        while self.free.len() > FREE_MAX {
+            match todo.recv_timeout(STILL) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => self.shrink(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        todo.recv().ok()
+    }
+
+    /// Removes one of the files that wait, if they are too many. If that fails it is removed at the next opening.
+    fn shrink(&mut self) {
+        if self.free.len() > FREE_MAX
+            && let Some(name) = self.free.pop()
+        {
+            drop(remove(&*self.disk, &name));
+        }
+    }
+
     /// Has a segment's file ready up to there, under the name of what is ready.
     fn fill(&mut self, to: u32) -> io::Result<()> {
         let filled = self.try_fill(to);
@@ -181,7 +207,7 @@ impl Files {
         let name = segment::name(sequence);
         let free = format!("{name}{FREE}");
         // Another name may need room where to remove one needs none.
-        let is_kept = sequence >= self.own && self.free.len() < FREE_MAX && self.disk.rename(&name, &free).is_ok();
+        let is_kept = sequence >= self.own && self.disk.rename(&name, &free).is_ok();
         let gone = if is_kept { Ok(()) } else { self.disk.remove(&name) };
         match gone.and_then(|()| self.disk.sync()) {
             Ok(()) if is_kept => self.free.push(free),

@@ -56,7 +56,8 @@ use keeper::{Keeper, SPARE, Trouble};
 use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
 use queue::{Batch, Item, Queue};
 pub use report::{Report, SegmentReport, Tail};
-use segment::{Header, Kind, Tag};
+use recovery::{CUT, Mending};
+use segment::{Header, Kind};
 use writer::{Active, Standing, Writer};
 
 /// The number of a group: of one replicated log.
@@ -210,12 +211,10 @@ impl Wal {
         let mut report = Report::default();
         let (segment, oldest, groups) = match recovery::scan(&*disk, Some(settings.node), &mut report)? {
             Some(scan) => {
-                let (header, end, oldest) = (scan.header, scan.end, scan.oldest);
-                let rewritten = (scan.rewrite, scan.unlinked);
-                let groups = finish(&*disk, oldest, scan.groups)?;
-                let name = segment::name(header.sequence);
-                let file = go_on(&*disk, header, rewritten).map_err(at(&name))?;
-                (Active::new(file, header, end), oldest, groups)
+                let groups = finish(&*disk, scan.oldest, scan.groups)?;
+                let name = segment::name(scan.header.sequence);
+                let file = go_on(&*disk, scan.header, &scan.mending).map_err(at(&name))?;
+                (Active::new(file, scan.header, scan.end), scan.oldest, groups)
             }
             None if !settings.create => return Err(OpenError::Missing { folder: disk.path("") }),
             None => {
@@ -381,15 +380,14 @@ fn finish<B: Payload>(
 
 /// Makes the last segment fit to be written to: what may be in memory alone is written once more and flushed, since an error of the
 /// disk may have been told to the process before; a torn tail becomes zeros; and the segment before it says that it goes on.
-fn go_on(
-    disk: &dyn Disk,
-    header: Header,
-    ((start, bytes), unlinked): ((u32, Vec<u8>), Option<Tag>),
-) -> io::Result<Box<dyn disk::DiskFile>> {
+fn go_on(disk: &dyn Disk, header: Header, mending: &Mending) -> io::Result<Box<dyn disk::DiskFile>> {
+    if mending.is_cut && !mending.was_cut {
+        disk.create(CUT)?;
+    }
     // What an earlier process has named may be in memory alone. A segment must not say that the next one follows before that has its
     // name on the disk.
     disk.sync()?;
-    if let Some(tag) = unlinked {
+    if let Some(tag) = mending.unlinked {
         let mut end = Vec::new();
         let at = header.previous_end;
         segment::put_frame(&mut end, (tag, at, at), GroupId(0), Kind::End, &[]);
@@ -398,7 +396,11 @@ fn go_on(
         before.sync()?;
     }
     let mut file = disk.open(&segment::name(header.sequence))?;
-    file.write_at(&bytes, start)?;
+    file.write_at(&mending.bytes, mending.start)?;
     file.sync()?;
+    if mending.is_cut || mending.was_cut {
+        // If it comes back, zeros are written once more where there are zeros.
+        disk.remove(CUT)?;
+    }
     Ok(file)
 }
