@@ -38,7 +38,10 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 #[cfg(any(feature = "server", feature = "simulation"))]
-#[cfg_attr(not(any(feature = "server", test)), expect(dead_code, reason = "a simulation has no folder, no thread and no queue"))]
+#[cfg_attr(
+    not(any(feature = "server", test)),
+    expect(dead_code, reason = "a simulation has no folder, no thread and no queue")
+)]
 pub mod wal;
 pub mod wire;
 

@@ -1,4 +1,6 @@
-//! Planted bugs of the log: each drops one of its rules, and each is found by a simulation alone.
+//! Planted bugs of the log: each drops one of its rules, and each is found by the simulator.
+
+use super::recovery::Mending;
 
 /// A rule that is dropped.
 #[cfg_attr(not(feature = "flaws"), expect(unreachable_pub, reason = "nobody outside can set one"))]
@@ -10,6 +12,8 @@ pub enum Flaw {
     KeepsTornTail,
     /// What was read on opening is not written once more.
     TrustsMemory,
+    /// That a torn tail is being overwritten is not noted.
+    ForgetsCut,
 }
 
 /// Which bug is planted, if any.
@@ -43,15 +47,17 @@ impl Planted {
         }
     }
 
-    /// What is written of what has to be on opening: from where, and how far the log could be read.
-    pub(super) fn rewritten(self, (start, mut bytes): (u32, Vec<u8>), end: u32) -> (u32, Vec<u8>) {
+    /// What is done of what has to be done on opening to a segment that could be read up to there.
+    pub(super) fn mending(self, mut mending: Mending, end: u32) -> Mending {
+        let sound = (end - mending.start) as usize;
         if self.is(Flaw::KeepsTornTail) {
-            bytes.truncate((end - start) as usize);
+            mending.bytes.truncate(sound);
         }
         if self.is(Flaw::TrustsMemory) {
-            bytes.drain(..(end - start) as usize);
-            return (end, bytes);
+            mending.bytes.drain(..sound);
+            mending.start = end;
         }
-        (start, bytes)
+        mending.is_cut &= !self.is(Flaw::ForgetsCut);
+        mending
     }
 }

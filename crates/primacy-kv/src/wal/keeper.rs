@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use super::disk::{Disk, DiskFile};
 use super::segment;
@@ -13,8 +14,11 @@ use super::segment;
 pub(super) const SPARE: &str = "spare";
 /// A segment that nobody needs any more, and that is to be used again, has its name with this ending.
 const FREE: &str = ".free";
-/// How many of them are kept: several segments may go at once, when a group's snapshot sets them free.
+/// How many of them are kept. Several segments may go at once, when a group's snapshot sets them free: what is more is removed file by
+/// file, since flushes of the log wait for each removal.
 const FREE_MAX: usize = 4;
+/// After how long without anything else to do one is removed that is too many.
+const STILL: Duration = Duration::from_millis(250);
 
 /// How much of a file of zeros is written and flushed at once. A flush of the log queues behind that much at most.
 const CHUNK: u32 = 1 << 20;
@@ -68,7 +72,9 @@ impl Keeper {
         let mut files = Files::new(disk, bytes, own, trouble, ready);
         let work = move || {
             files.clear();
-            todo.into_iter().for_each(|job| files.carry_out(job));
+            while let Some(job) = files.wait(&todo) {
+                files.carry_out(job);
+            }
         };
         let thread = Builder::new().name("primacy-kv-files".into()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), spares, thread: Some(thread), inline: None, bytes, asked: 0 })
@@ -152,6 +158,7 @@ impl Files {
                     let made = filled.and_then(|()| self.taken());
                     // If its writer is gone, so is the need.
                     drop(self.ready.send(made));
+                    self.shrink();
                 }
             }
             Job::Retire(sequence) => self.retire(sequence),
@@ -163,6 +170,27 @@ impl Files {
         let names = self.disk.list().unwrap_or_default();
         // What stays is in the way of nothing, and the next opening tries again.
         names.iter().filter(|name| name.ends_with(FREE)).for_each(|name| drop(remove(&*self.disk, name)));
+    }
+
+    /// What is to be done next, unless nothing ever will be.
+    fn wait(&mut self, todo: &Receiver<Job>) -> Option<Job> {
+        while self.free.len() > FREE_MAX {
+            match todo.recv_timeout(STILL) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => self.shrink(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        todo.recv().ok()
+    }
+
+    /// Removes one of the files that wait, if they are too many. If that fails it is removed at the next opening.
+    fn shrink(&mut self) {
+        if self.free.len() > FREE_MAX
+            && let Some(name) = self.free.pop()
+        {
+            drop(remove(&*self.disk, &name));
+        }
     }
 
     /// Has a segment's file ready up to there, under the name of what is ready.
@@ -206,7 +234,7 @@ impl Files {
         let name = segment::name(sequence);
         let free = format!("{name}{FREE}");
         // Another name may need room where to remove one needs none.
-        let is_kept = sequence >= self.own && self.free.len() < FREE_MAX && self.disk.rename(&name, &free).is_ok();
+        let is_kept = sequence >= self.own && self.disk.rename(&name, &free).is_ok();
         let gone = if is_kept { Ok(()) } else { self.disk.remove(&name) };
         match gone.and_then(|()| self.disk.sync()) {
             Ok(()) if is_kept => self.free.push(free),

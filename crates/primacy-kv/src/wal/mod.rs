@@ -62,8 +62,9 @@ pub use folder::check;
 use keeper::{Keeper, SPARE, Trouble};
 use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
 use queue::{Batch, Item, Queue};
+use recovery::{CUT, Mending};
 pub use report::{Report, SegmentReport, Tail};
-use segment::{Header, Kind, Tag};
+use segment::{Header, Kind};
 use writer::{Active, Standing, Writer};
 
 /// The number of a group: of one replicated log.
@@ -88,7 +89,14 @@ impl Settings {
     /// Those of a node that has been there before. `node`: random bits that were drawn when it was made. A folder of another node is
     /// refused.
     pub const fn new(node: u128) -> Self {
-        Self { node, create: false, segment_bytes: 64 << 20, queue_bytes: 64 << 20, quiet: QUIET, planted: Planted::NONE }
+        Self {
+            node,
+            create: false,
+            segment_bytes: 64 << 20,
+            queue_bytes: 64 << 20,
+            quiet: QUIET,
+            planted: Planted::NONE,
+        }
     }
 
     /// The same, and a log is made if there is none. A node that has been there before must not do that: it would have forgotten its
@@ -206,12 +214,11 @@ impl Wal {
         let mut report = Report::default();
         let (segment, oldest, groups) = match recovery::scan(&*disk, Some(settings.node), &mut report)? {
             Some(scan) => {
-                let (header, end, oldest) = (scan.header, scan.end, scan.oldest);
-                let rewritten = (settings.planted.rewritten(scan.rewrite, end), scan.unlinked);
-                let groups = finish(&*disk, oldest, scan.groups)?;
-                let name = segment::name(header.sequence);
-                let file = go_on(&*disk, header, rewritten).map_err(at(&name))?;
-                (Active::new(file, header, end), oldest, groups)
+                let groups = finish(&*disk, scan.oldest, scan.groups)?;
+                let mending = settings.planted.mending(scan.mending, scan.end);
+                let name = segment::name(scan.header.sequence);
+                let file = go_on(&*disk, scan.header, &mending).map_err(at(&name))?;
+                (Active::new(file, scan.header, scan.end), scan.oldest, groups)
             }
             None if !settings.create => return Err(OpenError::Missing { folder: disk.path("") }),
             None => {
@@ -230,8 +237,7 @@ impl Wal {
         };
         let trouble = Trouble::default();
         let own = segment.sequence() + 1;
-        let mut keeper =
-            start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
+        let mut keeper = start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
         keeper.advance(segment.written());
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let Settings { segment_bytes: bytes, quiet, planted, .. } = settings;
@@ -294,7 +300,8 @@ impl Wal {
         writes: &[(GroupId, Vec<Write<B>>)],
         done: impl FnOnce(Vec<Result<(), AppendError>>) + Send + 'static,
     ) -> Result<(), AppendError> {
-        let items = writes.iter().map(|(group, writes)| item(*group, writes, self.largest_record)).collect::<Result<_, _>>()?;
+        let items =
+            writes.iter().map(|(group, writes)| item(*group, writes, self.largest_record)).collect::<Result<_, _>>()?;
         self.put(items, done)
     }
 
@@ -374,15 +381,14 @@ fn finish<B: Payload>(
 
 /// Makes the last segment fit to be written to: what may be in memory alone is written once more and flushed, since an error of the
 /// disk may have been told to the process before; a torn tail becomes zeros; and the segment before it says that it goes on.
-fn go_on(
-    disk: &dyn Disk,
-    header: Header,
-    ((start, bytes), unlinked): ((u32, Vec<u8>), Option<Tag>),
-) -> io::Result<Box<dyn disk::DiskFile>> {
+fn go_on(disk: &dyn Disk, header: Header, mending: &Mending) -> io::Result<Box<dyn disk::DiskFile>> {
+    if mending.is_cut && !mending.was_cut {
+        disk.create(CUT)?;
+    }
     // What an earlier process has named may be in memory alone. A segment must not say that the next one follows before that has its
     // name on the disk.
     disk.sync()?;
-    if let Some(tag) = unlinked {
+    if let Some(tag) = mending.unlinked {
         let mut end = Vec::new();
         let at = header.previous_end;
         segment::put_frame(&mut end, (tag, at, at), GroupId(0), Kind::End, &[]);
@@ -391,7 +397,11 @@ fn go_on(
         before.sync()?;
     }
     let mut file = disk.open(&segment::name(header.sequence))?;
-    file.write_at(&bytes, start)?;
+    file.write_at(&mending.bytes, mending.start)?;
     file.sync()?;
+    if mending.is_cut || mending.was_cut {
+        // If it comes back, zeros are written once more where there are zeros.
+        disk.remove(CUT)?;
+    }
     Ok(file)
 }

@@ -12,6 +12,10 @@ use super::record;
 use super::report::{Report, SegmentReport, Tail};
 use super::segment::{self, FRAME, Frame, HEADER, Header, HeaderError, Kind, Tag, frame};
 
+/// A file with this name is there while a torn tail is being overwritten with zeros. If their flush fails, the next process reads them
+/// from memory, and would not see that the tail is still on the disk.
+pub(super) const CUT: &str = "cut";
+
 /// What was found.
 pub(super) struct Scan<B> {
     pub(super) groups: BTreeMap<GroupId, Replay<B>>,
@@ -20,8 +24,19 @@ pub(super) struct Scan<B> {
     pub(super) header: Header,
     /// Behind its last sound frame.
     pub(super) end: u32,
-    /// What has to be written before the log goes on, and where: what may not be on the disk, and zeros in the place of a torn tail.
-    pub(super) rewrite: (u32, Vec<u8>),
+    pub(super) mending: Mending,
+}
+
+/// What has to be done to the last segment before the log goes on.
+pub(super) struct Mending {
+    /// There is a torn tail.
+    pub(super) is_cut: bool,
+    /// An earlier process has begun to overwrite one, and may have failed.
+    pub(super) was_cut: bool,
+    /// Where to write
+    pub(super) start: u32,
+    /// what may not be on the disk, and zeros in the place of a torn tail.
+    pub(super) bytes: Vec<u8>,
     /// The tag of the segment before it, if that may not say on the disk yet that it goes on.
     pub(super) unlinked: Option<Tag>,
 }
@@ -48,7 +63,8 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
     node: Option<u128>,
     report: &mut Report,
 ) -> Result<Option<Scan<B>>, OpenError> {
-    let sequences = sequences(disk)?;
+    let names = disk.list().map_err(|source| OpenError::Disk { path: disk.path(""), source })?;
+    let sequences = sequences(disk, &names)?;
     let Some(oldest) = sequences.first().copied() else { return Ok(None) };
     let mut groups = None;
     // That of the segment before this one, if it is not there.
@@ -103,33 +119,28 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
         }
         let groups: BTreeMap<GroupId, Replay<B>> = groups.unwrap_or_default();
         report.groups = groups.len();
-        let flushed = walk.flushed.min(walk.end);
-        let mut rewritten = this.bytes[flushed as usize..walk.end as usize].to_vec();
-        // What is missing of the file's length is to be there again too.
-        let length = if this.bytes.len() < this.header.bytes as usize { this.header.bytes } else { used };
-        rewritten.resize((length - flushed) as usize, 0);
+        let start = walk.flushed.min(walk.end);
+        let mut bytes = this.bytes[start as usize..walk.end as usize].to_vec();
+        let (is_cut, was_cut) = (used > walk.end, names.iter().any(|name| name == CUT));
+        // What is missing of the file's length is to be there again too. How far an earlier process has come is not known.
+        let is_whole = this.bytes.len() >= this.header.bytes as usize && !was_cut;
+        let length = if is_whole { used } else { this.header.bytes };
+        bytes.resize((length - start) as usize, 0);
         let unlinked = previous.filter(|_| walk.records == 1);
-        return Ok(Some(Scan {
-            groups,
-            oldest,
-            header: this.header,
-            end: walk.end,
-            rewrite: (flushed, rewritten),
-            unlinked,
-        }));
+        let mending = Mending { is_cut, was_cut, start, bytes, unlinked };
+        return Ok(Some(Scan { groups, oldest, header: this.header, end: walk.end, mending }));
     }
     Ok(None)
 }
 
 /// Which segments there are, in order.
-fn sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
-    let names = disk.list().map_err(|source| OpenError::Disk { path: disk.path(""), source })?;
+fn sequences(disk: &dyn Disk, names: &[String]) -> Result<Vec<u64>, OpenError> {
     let mut sequences = Vec::new();
     for name in names {
-        match segment::sequence(&name) {
+        match segment::sequence(name) {
             Ok(sequence) => sequences.extend(sequence),
             Err(()) => {
-                return Err(OpenError::Foreign { path: disk.path(&name), why: "no segment has such a name".into() });
+                return Err(OpenError::Foreign { path: disk.path(name), why: "no segment has such a name".into() });
             }
         }
     }

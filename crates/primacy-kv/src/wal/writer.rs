@@ -154,7 +154,10 @@ impl Writer {
     }
 
     /// Writes and flushes that, but for what cannot follow: what became of each item of each batch.
-    pub(super) fn write_all(&mut self, batches: &[Batch]) -> Result<Vec<Vec<Result<(), AppendError>>>, Arc<DiskFailure>> {
+    pub(super) fn write_all(
+        &mut self,
+        batches: &[Batch],
+    ) -> Result<Vec<Vec<Result<(), AppendError>>>, Arc<DiskFailure>> {
         let mut written = Vec::with_capacity(batches.len());
         for batch in batches {
             written.push(batch.items.iter().map(|item| self.add(item)).collect::<Result<_, _>>()?);

@@ -59,6 +59,7 @@ pub const CANARIES: &[Canary] = &[
     wal("wal-answers-before-flush", wal::PlantedFlaw::AnswersBeforeFlush, 100),
     wal("keeps-torn-tail", wal::PlantedFlaw::KeepsTornTail, 10_000),
     wal("trusts-memory", wal::PlantedFlaw::TrustsMemory, 10_000),
+    wal("forgets-cut", wal::PlantedFlaw::ForgetsCut, 10_000),
 ];
 
 /// Those that 1,200 seeds have not shown: hunted by name. The complete search of the log finds those of the log.

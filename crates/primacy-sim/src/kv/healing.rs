@@ -18,6 +18,7 @@ impl World {
             let at = &mut self.nodes[node];
             (at.stalled_until, at.slow_until, at.full_until, at.unheard_until) = (0, 0, 0, 0);
             at.memory = (0, 0);
+            at.log.iter_mut().for_each(|log| log.failing = None);
             self.resume(node);
             self.engine.after(1, Happening::Start { node });
             for other in 0..self.nodes.len() {

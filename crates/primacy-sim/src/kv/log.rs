@@ -13,6 +13,7 @@ use super::disk::Disk;
 use super::scenario::Planted;
 use super::tally::{Promise, Sometimes};
 use super::{Happening, World};
+use crate::rng::Rng;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,8 @@ pub(super) struct NodeLog {
     waiting: Vec<Appended>,
     /// When the last flush has ended, unless something was appended since then.
     quiet_since: Option<u64>,
-    /// What goes wrong at the next flush.
-    pub(super) failing: Option<Fault>,
+    /// What goes wrong at a later flush: after how many, and at which operation of it.
+    pub(super) failing: Option<(usize, Fault, usize)>,
     pub(super) random: Random,
     pub(super) seen: Seen,
 }
@@ -65,9 +66,16 @@ type Found = Vec<DurableLog<LogBytes>>;
 
 impl NodeLog {
     /// That of a new node, in which the replicas of its groups begin.
-    pub(super) fn begin(id: ReplicaId, settings: Settings, groups: u16, founding: Option<&Config>, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let disk = MemoryDisk::holding(&Image::new(), random.bits());
+    pub(super) fn begin(
+        id: ReplicaId,
+        settings: Settings,
+        groups: u16,
+        founding: Option<&Config>,
+        rng: &mut Rng,
+    ) -> Self {
+        let mut random = Random::new(rng.bits());
+        let sector = *rng.pick(&[64, 512]);
+        let disk = MemoryDisk::holding(&Image::new(), random.bits(), sector);
         let mut begun = Log::open::<LogBytes>(&disk, settings.creating()).expect("the disk works").log;
         for group in 0..groups {
             begun.begin(name(group), id, founding.cloned()).expect("the disk works");
@@ -105,8 +113,7 @@ impl NodeLog {
     fn write(&mut self) -> Result<(), String> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let (segment, reused) = (log.segment(), self.disk.reused());
-        let writes: Vec<_> =
-            self.under_way.iter().map(|(group, writes)| (name(*group), writes.as_slice())).collect();
+        let writes: Vec<_> = self.under_way.iter().map(|(group, writes)| (name(*group), writes.as_slice())).collect();
         let written = log.append(&writes).map_err(|error| error.to_string());
         self.seen.rolled |= log.segment() > segment;
         self.seen.reused |= self.disk.reused() > reused;
@@ -118,19 +125,30 @@ impl NodeLog {
     /// # Errors
     /// If what was appended is refused, or the disk fails of itself.
     pub(super) fn flush(&mut self, now: u64) -> Result<Option<Vec<Appended>>, String> {
-        let failing = self.failing.take();
-        if let Some(fault) = failing {
-            self.disk.fail_at(self.disk.operations(), fault);
+        let failing = match &mut self.failing {
+            Some((after @ 1.., ..)) => {
+                *after -= 1;
+                None
+            }
+            due => due.take(),
+        };
+        if let Some((_, fault, operation)) = failing {
+            self.disk.fail_at(self.disk.operations() + operation, fault);
         }
         let written = self.write();
         self.disk.restarted();
         match written {
+            // It may all be there, and nobody is told any more.
+            Ok(()) if failing.is_some_and(|(_, fault, _)| fault == Fault::PowerLoss) => {
+                self.log = None;
+                Ok(None)
+            }
             Ok(()) => {
                 self.quiet_since = Some(now);
                 Ok(Some(mem::take(&mut self.under_way)))
             }
             Err(_) if failing.is_some() => {
-                self.seen.failed = true;
+                self.seen.failed |= failing.is_some_and(|(_, fault, _)| fault != Fault::PowerLoss);
                 self.log = None;
                 Ok(None)
             }
@@ -143,8 +161,7 @@ impl NodeLog {
         self.mark(now);
         self.waiting.clear();
         if self.log.is_some() && !self.under_way.is_empty() {
-            // Most batches are one write and one flush.
-            let after = if self.random.below(2) == 0 { 1 } else { self.random.below(20) };
+            let after = self.operation();
             self.disk.fail_at(self.disk.operations() + after, Fault::PowerLoss);
             // Nobody is told.
             let _: Result<(), String> = self.write();
@@ -154,6 +171,11 @@ impl NodeLog {
         if ending == Ending::PowerLost {
             self.lose_power();
         }
+    }
+
+    /// An operation of a batch. Most are one write and one flush.
+    fn operation(&mut self) -> usize {
+        if self.random.below(2) == 0 { 1 } else { self.random.below(20) }
     }
 
     fn lose_power(&mut self) {
@@ -168,17 +190,24 @@ impl NodeLog {
     pub(super) fn open(&mut self, disks: &[Disk]) -> Result<Found, String> {
         let mut told = None;
         if self.random.below(4) == 0 {
-            self.disk.fail_at(self.disk.operations() + self.random.below(9), Fault::PowerLoss);
+            let (operation, fails) = (self.disk.operations() + self.random.below(9), self.random.below(3) == 0);
+            self.disk.fail_at(operation, if fails { Fault::Flush } else { Fault::PowerLoss });
             told = self.try_open(disks)?;
             self.log = None;
-            self.seen.lost_again = true;
-            self.lose_power();
+            self.disk.restarted();
+            if !fails {
+                self.seen.lost_again = true;
+                self.lose_power();
+            }
         }
         let found = self.try_open(disks)?.ok_or("it cannot be opened, though the disk works")?;
         if told.is_some_and(|told| told != found) {
             return Err("what was told when it was opened is lost with the power".to_owned());
         }
         self.under_way.clear();
+        // It may go again soon.
+        let again = self.random.below(if self.seen.torn { 2 } else { 8 }) == 0;
+        self.failing = again.then(|| (self.random.below(3), Fault::PowerLoss, self.operation()));
         Ok(found)
     }
 
@@ -221,7 +250,7 @@ impl World {
             Some(Planted::Wal(flaw)) => settings.planting(flaw),
             Some(Planted::Group(_)) | None => settings,
         };
-        NodeLog::begin(id, settings, self.scenario.groups, founding, self.scenario.disks.bits())
+        NodeLog::begin(id, settings, self.scenario.groups, founding, &mut self.scenario.disks)
     }
 
     /// Reads what the log of a node has.
@@ -231,6 +260,9 @@ impl World {
         let appended = mem::take(&mut log.under_way);
         log.under_way.clone_from(&appended);
         let found = log.open(&at.disks)?;
+        if self.is_healed {
+            log.failing = None;
+        }
         let mut is_lost = false;
         for (group, writes) in &appended {
             let mut whole = at.disks[usize::from(*group)].log.clone();
@@ -272,7 +304,7 @@ impl World {
     pub(super) fn log_fails(&mut self, node: usize) {
         if let Some(log) = &mut self.nodes[node].log {
             let faults = [Fault::Flush, Fault::Flush, Fault::Write, Fault::ShortWrite];
-            log.failing = Some(faults[log.random.below(faults.len())]);
+            log.failing = Some((0, faults[log.random.below(faults.len())], 0));
         }
     }
 

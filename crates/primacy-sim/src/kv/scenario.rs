@@ -125,7 +125,7 @@ impl Scenario {
             spares: rng.below(3) as usize,
             #[cfg(feature = "canaries")]
             flaw: setup.flaw,
-            segment_bytes: *disks.pick(&[16 << 10, 32 << 10]),
+            segment_bytes: *disks.pick(&[8 << 10, 16 << 10]),
             disks,
             rng: rng.clone(),
         };

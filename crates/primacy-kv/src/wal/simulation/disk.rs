@@ -12,8 +12,6 @@ use crate::wal::keeper::SPARE;
 /// What is in a folder.
 pub type Image = BTreeMap<String, Vec<u8>>;
 
-const SECTOR: usize = 512;
-
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -63,6 +61,8 @@ impl fmt::Debug for MemoryDisk {
 
 #[derive(Clone)]
 struct State {
+    /// How much of a file reaches the disk whole or not at all.
+    sector: usize,
     /// What distinguishes segments.
     salts: Random,
     /// How often a file was used again.
@@ -146,9 +146,11 @@ impl State {
 }
 
 impl MemoryDisk {
-    /// One on which that is. Segments are distinguished by numbers of this seed, which no earlier life may have had.
-    pub fn holding(image: &Image, seed: u64) -> Self {
+    /// One on which that is. Segments are distinguished by numbers of this seed, which no earlier life may have had. Sectors of this many
+    /// bytes reach the disk whole or not at all.
+    pub fn holding(image: &Image, seed: u64, sector: usize) -> Self {
         let mut state = State {
+            sector,
             salts: Random::new(seed),
             reused: 0,
             files: Vec::new(),
@@ -180,7 +182,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn without_power(&self, random: &mut Random) -> Self {
         let survivors = self.survivors(random);
-        Self::holding(&survivors, random.bits())
+        Self::holding(&survivors, random.bits(), self.lock().sector)
     }
 
     /// That goes wrong at this operation, or the next one at which it can.
@@ -229,7 +231,7 @@ impl MemoryDisk {
                 naming.carry_out(&mut names);
             }
         }
-        names.into_iter().map(|(name, file)| (name, state.files[file].survivor(random))).collect()
+        names.into_iter().map(|(name, file)| (name, state.files[file].survivor(random, state.sector))).collect()
     }
 }
 
@@ -240,7 +242,7 @@ impl MemoryDisk {
     pub(in crate::wal) fn of(image: &Image) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
         static LIVES: AtomicU64 = AtomicU64::new(1);
-        Self::holding(image, LIVES.fetch_add(1, Ordering::Relaxed))
+        Self::holding(image, LIVES.fetch_add(1, Ordering::Relaxed), 512)
     }
 }
 
@@ -252,10 +254,10 @@ impl Default for MemoryDisk {
 }
 
 impl Content {
-    fn survivor(&self, random: &mut Random) -> Vec<u8> {
+    fn survivor(&self, random: &mut Random, size: usize) -> Vec<u8> {
         let mut bytes = self.on_disk.clone();
-        for sector in 0..self.seen.len().div_ceil(SECTOR) {
-            let range = sector * SECTOR..(sector + 1) * SECTOR;
+        for sector in 0..self.seen.len().div_ceil(size) {
+            let range = sector * size..(sector + 1) * size;
             let touching = self.pending.iter().filter(|(at, new)| *at < range.end && at + new.len() > range.start);
             let touching: Vec<_> = touching.collect();
             // The disk was told of it after any of the writes.

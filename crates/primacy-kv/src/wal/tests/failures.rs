@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 
 use primacy_core::log::ReplicaId;
 
+use super::segment::FRAME;
 use super::*;
 
 #[test]
@@ -72,6 +73,52 @@ fn a_segment_whose_name_was_in_memory_alone_is_not_said_to_follow() {
         }
     }
     assert!(renamed > 20, "{renamed} times a name was lost");
+}
+
+/// A torn tail is overwritten, the flush of that fails, and the next process sees zeros that are not on the disk.
+#[test]
+fn a_torn_tail_does_not_come_back_after_a_flush_that_failed_when_it_was_cut() {
+    let (disk, group) = (MemoryDisk::default(), GroupId(1));
+    let entry = |byte: u8| primacy_core::log::Entry {
+        ballot: primacy_core::log::Ballot::NONE,
+        time: primacy_core::log::GroupTime::default(),
+        content: primacy_core::log::Content::Payload(vec![byte; 600]),
+    };
+    let append = |wal: &Wal, writes: &[(u64, u8)]| {
+        let one = |(after, byte): &(u64, u8)| Write::Append { after: *after, entries: vec![entry(*byte)] };
+        let (tell, told) = channel();
+        let done = move |done: Result<(), _>| tell.send(done).expect("it is awaited");
+        wal.append(group, &writes.iter().map(one).collect::<Vec<_>>(), done).expect("open");
+        told.recv().expect("an answer").expect("it is written");
+    };
+    let opened = open(&disk).expect("a new log");
+    opened.wal.begin(group, ReplicaId::from_bits(1), None, |begun| assert!(begun.is_ok())).expect("open");
+    append(&opened.wal, &[(0, 1), (1, 2), (2, 3)]);
+    drop(opened);
+    // Power was lost amid this batch: the sectors of its first entry have not reached the disk.
+    let (name, mut image) = (segment::name(1), disk.image());
+    let bytes = image.get_mut(&name).expect("it is there");
+    let appended = frames(bytes).into_iter().filter(|(_, frame)| frame.kind == Kind::Append);
+    let first = appended.map(|(at, _)| at as usize).min().expect("three were appended");
+    bytes[first..first + 600].fill(0);
+    let last = end(&disk.image()[&name]) - FRAME as usize;
+    image.get_mut(&name).expect("it is there")[last..].fill(0);
+    let mut cut_twice = 0;
+    for operation in 0..12 {
+        let disk = MemoryDisk::of(&image);
+        disk.fail_at(operation, Fault::Flush);
+        cut_twice += usize::from(open(&disk).is_err());
+        disk.restarted();
+        let opened = open(&disk).expect("a torn tail is no damage");
+        assert_eq!(opened.replicas[0].log.last().index, 0, "operation {operation}");
+        append(&opened.wal, &[(0, 9)]);
+        drop(opened);
+        for seed in 0..10 {
+            let found = recover(&disk.survivors(&mut Random::new(seed))).expect("sound");
+            assert_eq!(found[0].log.last().index, 1, "operation {operation}: entries that were cut are there again");
+        }
+    }
+    assert!(cut_twice >= 2, "{cut_twice} times the log could not be opened at first");
 }
 
 /// A log on a disk that is full.
