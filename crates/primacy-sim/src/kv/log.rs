@@ -40,10 +40,32 @@ pub(super) struct NodeLog {
     waiting: Vec<Appended>,
     /// When the last flush has ended, unless something was appended since then.
     quiet_since: Option<u64>,
-    /// What goes wrong at a later flush: after how many, and at which operation of it.
-    pub(super) failing: Option<(usize, Fault, usize)>,
+    pub(super) failing: Option<Failing>,
+    /// Its power often goes again soon after it has come.
+    flaps: bool,
     pub(super) random: Random,
     pub(super) seen: Seen,
+}
+
+/// What goes wrong at a later flush.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failing {
+    fault: Fault,
+    /// After how many flushes of batches with enough writes.
+    after: usize,
+    /// How many writes are enough.
+    writes: usize,
+    /// At which operation of the disk.
+    operation: usize,
+}
+
+impl Failing {
+    fn strikes(&mut self, batch: &[Appended]) -> bool {
+        let is_enough = batch.iter().map(|(_, writes)| writes.len()).sum::<usize>() >= self.writes;
+        let is_due = is_enough && self.after == 0;
+        self.after -= usize::from(is_enough && !is_due);
+        is_due
+    }
 }
 
 /// What has happened to a log.
@@ -74,7 +96,7 @@ impl NodeLog {
         rng: &mut Rng,
     ) -> Self {
         let mut random = Random::new(rng.bits());
-        let sector = *rng.pick(&[64, 512]);
+        let (flaps, sector) = (rng.chance(300_000), *rng.pick(&[64, 64, 512]));
         let disk = MemoryDisk::holding(&Image::new(), random.bits(), sector);
         let mut begun = Log::open::<LogBytes>(&disk, settings.creating()).expect("the disk works").log;
         for group in 0..groups {
@@ -82,7 +104,7 @@ impl NodeLog {
         }
         let (log, under_way, waiting) = (None, Vec::new(), Vec::new());
         let (quiet_since, failing, seen) = (None, None, Seen::default());
-        Self { disk, settings, log, under_way, waiting, quiet_since, failing, random, seen }
+        Self { disk, settings, log, under_way, waiting, quiet_since, failing, flaps, random, seen }
     }
 
     /// A group appends something. It waits for the flush that is under way.
@@ -125,21 +147,15 @@ impl NodeLog {
     /// # Errors
     /// If what was appended is refused, or the disk fails of itself.
     pub(super) fn flush(&mut self, now: u64) -> Result<Option<Vec<Appended>>, String> {
-        let failing = match &mut self.failing {
-            Some((after @ 1.., ..)) => {
-                *after -= 1;
-                None
-            }
-            due => due.take(),
-        };
-        if let Some((_, fault, operation)) = failing {
+        let failing = self.failing.take_if(|failing| failing.strikes(&self.under_way));
+        if let Some(Failing { fault, operation, .. }) = failing {
             self.disk.fail_at(self.disk.operations() + operation, fault);
         }
         let written = self.write();
         self.disk.restarted();
         match written {
             // It may all be there, and nobody is told any more.
-            Ok(()) if failing.is_some_and(|(_, fault, _)| fault == Fault::PowerLoss) => {
+            Ok(()) if failing.is_some_and(|failing| failing.fault == Fault::PowerLoss) => {
                 self.log = None;
                 Ok(None)
             }
@@ -148,7 +164,7 @@ impl NodeLog {
                 Ok(Some(mem::take(&mut self.under_way)))
             }
             Err(_) if failing.is_some() => {
-                self.seen.failed |= failing.is_some_and(|(_, fault, _)| fault != Fault::PowerLoss);
+                self.seen.failed |= failing.is_some_and(|failing| failing.fault != Fault::PowerLoss);
                 self.log = None;
                 Ok(None)
             }
@@ -189,8 +205,9 @@ impl NodeLog {
     /// What is promised and not so.
     pub(super) fn open(&mut self, disks: &[Disk]) -> Result<Found, String> {
         let mut told = None;
-        if self.random.below(4) == 0 {
-            let (operation, fails) = (self.disk.operations() + self.random.below(9), self.random.below(3) == 0);
+        if self.random.below(if self.flaps { 2 } else { 4 }) == 0 {
+            let fails = self.random.below(3) == 0;
+            let operation = self.disk.operations() + self.random.below(if fails { 5 } else { 9 });
             self.disk.fail_at(operation, if fails { Fault::Flush } else { Fault::PowerLoss });
             told = self.try_open(disks)?;
             self.log = None;
@@ -206,9 +223,20 @@ impl NodeLog {
         }
         self.under_way.clear();
         // It may go again soon.
-        let again = self.random.below(if self.seen.torn { 2 } else { 8 }) == 0;
-        self.failing = again.then(|| (self.random.below(3), Fault::PowerLoss, self.operation()));
+        let again = self.flaps && self.random.below(3) > 0;
+        self.failing = again.then(|| self.again());
         Ok(found)
+    }
+
+    /// What is worst for a log is a batch of several records of which any part is lost, and then, when it was opened again, a batch behind
+    /// which the old one could be read.
+    fn again(&mut self) -> Failing {
+        let fault = Fault::PowerLoss;
+        if self.seen.torn {
+            Failing { fault, after: self.random.below(2), writes: 1, operation: self.operation().max(2) }
+        } else {
+            Failing { fault, after: self.random.below(3), writes: 2, operation: 1 }
+        }
     }
 
     /// `None`: there was no power.
@@ -304,7 +332,8 @@ impl World {
     pub(super) fn log_fails(&mut self, node: usize) {
         if let Some(log) = &mut self.nodes[node].log {
             let faults = [Fault::Flush, Fault::Flush, Fault::Write, Fault::ShortWrite];
-            log.failing = Some((0, faults[log.random.below(faults.len())], 0));
+            let fault = faults[log.random.below(faults.len())];
+            log.failing = Some(Failing { fault, after: 0, writes: 1, operation: 0 });
         }
     }
 
