@@ -29,6 +29,8 @@ pub(super) trait Disk: Send + Sync + 'static {
 
 /// A file that is written to.
 pub(super) trait DiskFile: Send {
+    /// Makes a new file this long, so that there is room for all of it. Where a file system cannot promise that, it is only made so long.
+    fn reserve(&mut self, bytes: u32) -> io::Result<()>;
     /// Writes all of that, beginning there.
     fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()>;
     /// Returns when what was written is on the disk.
@@ -105,6 +107,15 @@ impl Disk for Folder {
 }
 
 impl DiskFile for File {
+    fn reserve(&mut self, bytes: u32) -> io::Result<()> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        match nix::fcntl::fallocate(&*self, nix::fcntl::FallocateFlags::empty(), 0, i64::from(bytes)) {
+            Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => {}
+            reserved => return Ok(reserved?),
+        }
+        self.set_len(u64::from(bytes))
+    }
+
     fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()> {
         self.write_all_at(bytes, u64::from(offset))
     }

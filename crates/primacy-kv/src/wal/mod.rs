@@ -55,8 +55,8 @@ pub use error::{AppendError, DiskFailure, OpenError};
 use keeper::{Keeper, SPARE, Trouble};
 use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
 use queue::{Batch, Item, Queue};
-pub use report::{Report, SegmentReport, Tail};
 use recovery::{CUT, Mending};
+pub use report::{Report, SegmentReport, Tail};
 use segment::{Header, Kind};
 use writer::{Active, Standing, Writer};
 
