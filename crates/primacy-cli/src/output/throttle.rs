@@ -12,14 +12,17 @@ use tracing_subscriber::layer::{Context, Filter};
 
 /// How long a warning is not repeated.
 const SPAN: Duration = Duration::from_secs(60);
+/// How long one of a change of state is not repeated, unless there was another one since.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How many different warnings are remembered; then all are forgotten.
 const MOST: usize = 1_000;
 
 /// Drops warnings that were told within the last minute, word for word. One that tells of a change of state is kept, since the last
-/// one holds.
+/// one holds; only if many elections of a process tell the same at once, it is told once.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     told: Mutex<BTreeMap<String, Instant>>,
+    last_change: Mutex<Option<(String, Instant)>>,
 }
 
 impl Throttle {
@@ -34,6 +37,15 @@ impl Throttle {
         told.insert(line, now);
         true
     }
+
+    fn admits_change(&self, line: String, now: Instant) -> bool {
+        let mut last = self.last_change.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|(last, at)| *last == line && now.since(*at) < AT_ONCE) {
+            return false;
+        }
+        *last = Some((line, now));
+        true
+    }
 }
 
 impl<S: Subscriber> Filter<S> for Throttle {
@@ -43,12 +55,15 @@ impl<S: Subscriber> Filter<S> for Throttle {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() != Level::WARN || metadata.name() == primacy::TRANSITION {
+        if *metadata.level() != Level::WARN {
             return true;
         }
         let mut line = Line(metadata.target().to_owned());
         event.record(&mut line);
-        self.admits(line.0, clock::now())
+        match metadata.name() {
+            primacy::TRANSITION => self.admits_change(line.0, clock::now()),
+            _ => self.admits(line.0, clock::now()),
+        }
     }
 }
 
@@ -75,6 +90,15 @@ mod tests {
         assert!(!throttle.admits("a".to_owned(), start + SPAN / 2));
         assert!(throttle.admits("a".to_owned(), start + SPAN));
         assert!(!throttle.admits("a".to_owned(), start + SPAN + SPAN / 2), "told again, and counted from then");
+    }
+
+    #[test]
+    fn a_change_that_many_tell_at_once_is_told_once_and_each_other_one_is_told() {
+        let (throttle, now) = (Throttle::default(), Instant::ZERO + Duration::from_secs(5));
+        let told =
+            ["gone", "gone", "back", "gone", "back", "back"].map(|line| throttle.admits_change(line.to_owned(), now));
+        assert_eq!(told, [true, false, true, true, true, false]);
+        assert!(throttle.admits_change("back".to_owned(), now + AT_ONCE));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Nodes of the key-value store that are killed, frozen, restarted and replaced under fire.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +10,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::nodes::{Client, Nodes};
+use crate::nodes::{Client, Nodes, port_of_one_alone};
 use crate::trouble::SmallDisk;
-use crate::voters::{Voter, free_port, primacy};
+use crate::voters::{Voter, primacy};
 use crate::world::PATIENCE;
 
 /// Counts up at one node while something is done; from which count on, and to which.
@@ -37,12 +36,6 @@ fn await_more(client: &mut Client, more: u64) {
     while count(client) < begin + more {
         assert!(Instant::now() < end, "nothing is counted");
     }
-}
-
-/// One whose voter has its port, too.
-fn port_of_one_alone() -> u16 {
-    let is_free = |port: &u16| *port < 22_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
-    std::iter::repeat_with(free_port).find(is_free).expect("some are")
 }
 
 #[test]

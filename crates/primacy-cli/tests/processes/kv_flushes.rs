@@ -6,9 +6,11 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::statvfs;
+use serde_json::Value;
 
-use crate::nodes::{Client, Nodes};
+use crate::nodes::{Client, Nodes, port_of_one_alone};
 use crate::trouble::{SmallDisk, preloaded};
+use crate::voters::{Voter, primacy};
 use crate::world::PATIENCE;
 
 /// Adds one to the key until that was acknowledged, and says how often it was tried.
@@ -107,4 +109,43 @@ fn a_snapshot_that_comes_to_a_full_disk_waits_for_room() {
     nodes.await_status(2, |status| status["groups"][0]["applied"].as_u64() >= last);
     nodes.end(0, Signal::SIGKILL);
     assert_eq!(nodes.client(2).get("key299"), value);
+}
+
+/// Otherwise its few entries would hold all segments of the log for ever.
+#[test]
+fn an_idle_group_that_holds_many_segments_of_the_log_takes_a_snapshot() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (dir, port) = (folder.path().join("node"), port_of_one_alone());
+    let start = || {
+        let words = ["kv", "--json", "--groups", "2", "--snapshot-every", "16MiB", "--listen"];
+        let mut command = primacy(words);
+        command.arg(format!("127.0.0.1:{port}")).arg("--dir").arg(&dir);
+        let node = Voter::start(command);
+        node.await_event("ready");
+        (node, Client::connect(port))
+    };
+    let status = || -> Value {
+        let told = primacy(["kv", "status", "--json", "--dir"]).arg(&dir).output().expect("it starts");
+        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"))
+    };
+    let taken = |status: &Value| status["groups"][0]["snapshot"].as_u64();
+    let segments = |status: &Value| status["log_segments"].as_u64().expect("a number");
+    let (node, mut client) = start();
+    // Its slot is in the first half, and that of the other key in the second.
+    client.set("idle", "1");
+    let (before, value) = (taken(&status()), "v".repeat(900_000));
+    let (end, mut most) = (Instant::now() + PATIENCE, 0);
+    loop {
+        (0..50).for_each(|_| client.set("busy", &value));
+        let now = status();
+        most = most.max(segments(&now));
+        if taken(&now) > before && segments(&now) < 5 {
+            break;
+        }
+        assert!(Instant::now() < end, "{now:#}");
+    }
+    assert!(most > 8, "{most} segments");
+    node.end(Signal::SIGKILL);
+    let (_node, mut client) = start();
+    assert_eq!(client.get("idle"), "1");
 }

@@ -1,7 +1,7 @@
 //! Nodes of the key-value store as processes, and a client that speaks RESP.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,6 +14,12 @@ use crate::voters::{Voter, free_port, primacy};
 use crate::world::PATIENCE;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// A free port of a node alone: one whose voter has its port, too.
+pub(crate) fn port_of_one_alone() -> u16 {
+    let is_free = |port: &u16| *port < 22_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
+    std::iter::repeat_with(free_port).find(is_free).expect("some are")
+}
 
 /// The nodes of one store.
 pub(crate) struct Nodes {

@@ -27,6 +27,8 @@ pub(super) trait Disk: Send + Sync + 'static {
 
 /// A file that is written to.
 pub(super) trait DiskFile: Send {
+    /// Makes a new file this long, so that there is room for all of it. Where a file system cannot promise that, it is only made so long.
+    fn reserve(&mut self, bytes: u32) -> io::Result<()>;
     /// Writes all of that, beginning there.
     fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()>;
     /// Returns when what was written is on the disk.

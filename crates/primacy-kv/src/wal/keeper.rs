@@ -212,7 +212,7 @@ impl Files {
                 self.free.extend(free);
                 next
             }
-            (next, None) => next.insert(Spare::zeros(&*self.disk)?),
+            (next, None) => next.insert(Spare::zeros(&*self.disk, self.bytes)?),
             (next, Some(free)) => {
                 let file = reuse(&*self.disk, &free).inspect_err(|_| drop(remove(&*self.disk, &free)))?;
                 next.insert(Spare { file, ready: self.bytes })
@@ -267,10 +267,12 @@ struct Spare {
 }
 
 impl Spare {
-    /// A file in which nothing is ready yet.
-    fn zeros(disk: &dyn Disk) -> io::Result<Self> {
+    /// A file of this many bytes in which nothing is ready yet, and for which there is room.
+    fn zeros(disk: &dyn Disk, bytes: u32) -> io::Result<Self> {
         remove(disk, SPARE)?;
-        Ok(Self { file: disk.create(SPARE)?, ready: 0 })
+        let mut file = disk.create(SPARE)?;
+        file.reserve(bytes).inspect_err(|_| drop(remove(disk, SPARE)))?;
+        Ok(Self { file, ready: 0 })
     }
 
     /// Makes it ready up to there. Zeros are written, since blocks that are only reserved are marked as written by the first flush that
@@ -290,7 +292,7 @@ impl Spare {
 
 /// Makes a file of zeros.
 pub(super) fn allocate(disk: &dyn Disk, bytes: u32) -> io::Result<Box<dyn DiskFile>> {
-    let mut spare = Spare::zeros(disk)?;
+    let mut spare = Spare::zeros(disk, bytes)?;
     spare.fill(disk, bytes)?;
     Ok(spare.file)
 }

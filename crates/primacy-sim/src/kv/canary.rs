@@ -1,4 +1,4 @@
-//! Planted bugs of groups and of their logs, and within how many seeds each must be found.
+//! Planted bugs of groups, of their logs and of the write-ahead log, and within how many seeds each must be found.
 
 use primacy_core::log;
 use primacy_kv::group::{AnyFlaw, PlantedFlaw as Flaw};
@@ -56,10 +56,9 @@ pub const CANARIES: &[Canary] = &[
     log("commits-unmatched", log::Flaw::CommitsUnmatched, 4_500),
     log("tells-its-end", log::Flaw::TellsItsEnd, 4_500),
     log("checks-before-arrival", log::Flaw::ChecksBeforeArrival, 10_000),
-    wal("wal-answers-before-flush", wal::PlantedFlaw::AnswersBeforeFlush, 100),
-    wal("keeps-torn-tail", wal::PlantedFlaw::KeepsTornTail, 10_000),
-    wal("trusts-memory", wal::PlantedFlaw::TrustsMemory, 10_000),
-    wal("forgets-cut", wal::PlantedFlaw::ForgetsCut, 10_000),
+    wal("wal-answers-before-flush", wal::PlantedFlaw::AnswersBeforeFlush, 20),
+    wal("keeps-torn-tail", wal::PlantedFlaw::KeepsTornTail, 12_000),
+    wal("trusts-memory", wal::PlantedFlaw::TrustsMemory, 500),
 ];
 
 /// Those that 1,200 seeds have not shown: hunted by name. The complete search of the log finds those of the log.
@@ -78,6 +77,7 @@ pub const RARE: &[Canary] = &[
     log("counts-not-adopted", log::Flaw::CountsNotAdopted, 100_000),
     log("mixes-chunks", log::Flaw::MixesChunks, 100_000),
     log("writes-while-handing-over", log::Flaw::WritesWhileHandingOver, 100_000),
+    wal("forgets-cut", wal::PlantedFlaw::ForgetsCut, 100_000),
 ];
 
 impl Canary {

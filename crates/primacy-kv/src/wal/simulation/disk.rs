@@ -336,6 +336,16 @@ impl Disk for MemoryDisk {
 struct MemoryFile(MemoryDisk, usize);
 
 impl DiskFile for MemoryFile {
+    fn reserve(&mut self, bytes: u32) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if state.is_full {
+            return Err(io::Error::from_raw_os_error(28));
+        }
+        state.power()?;
+        state.files[self.1].seen.resize(bytes as usize, 0);
+        Ok(())
+    }
+
     fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()> {
         let mut state = self.0.lock();
         if state.is_full && state.files[self.1].seen.len() < offset as usize + bytes.len() {
