@@ -447,7 +447,8 @@ impl Driver {
     fn note_reached(&mut self) {
         self.ever_reached = true;
         if self.trouble.take().is_some() {
-            warn!(name: crate::status::TRANSITION, "the store answers again");
+            let store = self.client.store.location();
+            warn!(name: crate::status::TRANSITION, %store, "the store answers again");
         }
     }
 

@@ -301,7 +301,8 @@ impl GroupDriver {
         let result = match result {
             Ok(reply) => {
                 if self.trouble.take().is_some() {
-                    warn!(name: crate::status::TRANSITION, "the store answers again");
+                    let store = self.store.location();
+                    warn!(name: crate::status::TRANSITION, %store, "the store answers again");
                 }
                 Ok(reply)
             }

@@ -84,10 +84,13 @@ impl Disk for Folder {
 
 impl DiskFile for File {
     fn reserve(&mut self, bytes: u32) -> io::Result<()> {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        match nix::fcntl::fallocate(&*self, nix::fcntl::FallocateFlags::empty(), 0, i64::from(bytes)) {
-            Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => {}
-            reserved => return Ok(reserved?),
+        #[cfg(target_os = "linux")]
+        loop {
+            match nix::fcntl::fallocate(&*self, nix::fcntl::FallocateFlags::empty(), 0, i64::from(bytes)) {
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => break,
+                reserved => return Ok(reserved?),
+            }
         }
         self.set_len(u64::from(bytes))
     }

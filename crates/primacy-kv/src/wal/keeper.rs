@@ -1,6 +1,7 @@
 //! The thread that has the next segment's file ready before it is needed, and takes away segments that nobody needs any more.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +13,17 @@ use super::segment;
 
 /// What is ready for the next segment has this name.
 pub(super) const SPARE: &str = "spare";
-/// A segment that nobody needs any more, and that is to be used again, has its name with this ending.
+/// A segment that nobody needs any more, and that is to be used again or removed, has its name with this ending.
 const FREE: &str = ".free";
-/// How many of them are kept. Several segments may go at once, when a group's snapshot sets them free: what is more is removed file by
-/// file, since flushes of the log wait for each removal.
+/// How many of them are kept to be used again.
 const FREE_MAX: usize = 4;
-/// After how long without anything else to do one is removed that is too many.
+/// After how long without anything else to do a file is removed that is too many, or more of the next one is made ready.
 const STILL: Duration = Duration::from_millis(250);
 
-/// How much of a file of zeros is written and flushed at once. A flush of the log queues behind that much at most.
-const CHUNK: u32 = 1 << 20;
+/// How much of a file of that many bytes is made ready at once. A flush of the log queues behind that much at most.
+fn chunk(bytes: u32) -> u32 {
+    (bytes / 8).clamp(1, 1 << 20)
+}
 
 enum Job {
     /// Has the next file ready up to there. If that is all of it, the answer is what came of it.
@@ -48,7 +50,7 @@ type Made = io::Result<Box<dyn DiskFile>>;
 /// What went wrong last with a file that no answer waits for.
 pub(super) type Trouble = Arc<Mutex<Option<String>>>;
 
-/// What the thread works on.
+/// What the thread works on, and what it has still to do.
 struct Files {
     disk: Arc<dyn Disk>,
     /// How long a segment is.
@@ -57,8 +59,16 @@ struct Files {
     own: u64,
     /// Names of files that can be used again.
     free: Vec<String>,
+    /// Names of files that are to be removed. Flushes of the log wait for each removal, so they go one by one.
+    surplus: Vec<String>,
+    /// The segments that are to go, in order.
+    retiring: VecDeque<u64>,
     /// The file that is being made ready.
     next: Option<Spare>,
+    /// Up to where it is wanted. If that is all of it, somebody waits for the answer.
+    wanted: u32,
+    /// Making it ready has failed. It is not tried again before all of it is wanted: each trial may take all the room that is left.
+    has_failed: bool,
     /// After a failure no segment goes any more, so that none is ever missing in the middle.
     may_retire: bool,
     trouble: Trouble,
@@ -70,12 +80,7 @@ impl Keeper {
     pub(super) fn start(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble) -> io::Result<Self> {
         let ((jobs, todo), (ready, spares)) = (channel(), channel());
         let mut files = Files::new(disk, bytes, own, trouble, ready);
-        let work = move || {
-            files.clear();
-            while let Some(job) = files.wait(&todo) {
-                files.carry_out(job);
-            }
-        };
+        let work = move || while files.work(&todo) {};
         let thread = Builder::new().name("primacy-kv-files".into()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), spares, thread: Some(thread), inline: None, bytes, asked: 0 })
     }
@@ -85,7 +90,6 @@ impl Keeper {
     pub(super) fn inline(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble) -> io::Result<Self> {
         let (ready, spares) = channel();
         let files = Files::new(disk, bytes, own, trouble, ready);
-        files.clear();
         Ok(Self { jobs: None, spares, thread: None, inline: Some(RefCell::new(files)), bytes, asked: 0 })
     }
 
@@ -94,7 +98,10 @@ impl Keeper {
             // It ends with its sender. If it panicked, no spare comes, and that is told.
             let _: Result<(), _> = jobs.send(job);
         } else if let Some(files) = &self.inline {
-            files.borrow_mut().carry_out(job);
+            let mut files = files.borrow_mut();
+            files.note(job);
+            while files.step() {}
+            while files.shrink() {}
         }
     }
 
@@ -106,8 +113,9 @@ impl Keeper {
     /// The segment that is written to is full up to there. The next file keeps twice as far ahead, and is ready when that one is half
     /// full: so what its zeros cost is spread over all that time.
     pub(super) fn advance(&mut self, end: u32) {
-        let wanted = end.saturating_mul(2).saturating_add(CHUNK).min(self.bytes);
-        if wanted >= self.asked.saturating_add(CHUNK).min(self.bytes) && self.asked < self.bytes {
+        let chunk = chunk(self.bytes);
+        let wanted = end.saturating_mul(2).saturating_add(chunk).min(self.bytes);
+        if self.asked < self.bytes && wanted >= self.asked.saturating_add(chunk).min(self.bytes) {
             self.fill(wanted);
         }
     }
@@ -147,63 +155,110 @@ impl Drop for Keeper {
 
 impl Files {
     fn new(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble, ready: Sender<Made>) -> Self {
-        Self { disk, bytes, own, free: Vec::new(), next: None, may_retire: true, trouble, ready }
+        // What an earlier process would have used again may be of another length.
+        let surplus = disk.list().unwrap_or_default().into_iter().filter(|name| name.ends_with(FREE)).collect();
+        Self {
+            disk,
+            bytes,
+            own,
+            free: Vec::new(),
+            surplus,
+            retiring: VecDeque::new(),
+            next: None,
+            wanted: 0,
+            has_failed: false,
+            may_retire: true,
+            trouble,
+            ready,
+        }
     }
 
-    fn carry_out(&mut self, job: Job) {
+    /// Does what is most urgent of what there is to do, or waits for more. Returns whether there will ever be more.
+    fn work(&mut self, todo: &Receiver<Job>) -> bool {
+        todo.try_iter().for_each(|job| self.note(job));
+        if self.step() {
+            return true;
+        }
+        let has_more = !self.surplus.is_empty() || self.free.len() > FREE_MAX || self.may_fill(self.bytes);
+        let job = if has_more { todo.recv_timeout(STILL) } else { todo.recv().map_err(Into::into) };
+        match job {
+            Ok(job) => self.note(job),
+            Err(RecvTimeoutError::Timeout) => {
+                let _ = self.shrink() || self.fill(self.bytes);
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                while self.shrink() {}
+                return false;
+            }
+        }
+        true
+    }
+
+    fn note(&mut self, job: Job) {
         match job {
             Job::Fill(to) => {
-                let filled = self.fill(to);
-                if to == self.bytes {
-                    let made = filled.and_then(|()| self.taken());
-                    // If its writer is gone, so is the need.
-                    drop(self.ready.send(made));
-                    self.shrink();
-                }
+                self.wanted = to;
+                self.has_failed &= to < self.bytes;
             }
-            Job::Retire(sequence) => self.retire(sequence),
+            Job::Retire(sequence) => self.retiring.push_back(sequence),
         }
     }
 
-    /// Removes what an earlier process would have used again: it may be of another length.
-    fn clear(&self) {
-        let names = self.disk.list().unwrap_or_default();
-        // What stays is in the way of nothing, and the next opening tries again.
-        names.iter().filter(|name| name.ends_with(FREE)).for_each(|name| drop(remove(&*self.disk, name)));
-    }
-
-    /// What is to be done next, unless nothing ever will be.
-    fn wait(&mut self, todo: &Receiver<Job>) -> Option<Job> {
-        while self.free.len() > FREE_MAX {
-            match todo.recv_timeout(STILL) {
-                Ok(job) => return Some(job),
-                Err(RecvTimeoutError::Timeout) => self.shrink(),
-                Err(RecvTimeoutError::Disconnected) => return None,
-            }
+    /// Does something that was asked for; returns whether there was anything. The next file comes first, since the writer may wait for
+    /// it.
+    fn step(&mut self) -> bool {
+        if self.fill(self.wanted) {
+            return true;
         }
-        todo.recv().ok()
+        let retiring = self.retiring.pop_front();
+        retiring.into_iter().for_each(|sequence| self.retire(sequence));
+        retiring.is_some()
     }
 
-    /// Removes one of the files that wait, if they are too many. If that fails it is removed at the next opening.
-    fn shrink(&mut self) {
-        if self.free.len() > FREE_MAX
-            && let Some(name) = self.free.pop()
-        {
-            drop(remove(&*self.disk, &name));
+    /// Removes a file that is too many, if there is one. If that fails it is removed at the next opening.
+    fn shrink(&mut self) -> bool {
+        if self.free.len() > FREE_MAX {
+            self.surplus.extend(self.free.pop());
         }
+        let name = self.surplus.pop();
+        name.iter().for_each(|name| drop(remove(&*self.disk, name)));
+        name.is_some()
     }
 
-    /// Has a segment's file ready up to there, under the name of what is ready.
-    fn fill(&mut self, to: u32) -> io::Result<()> {
+    /// Whether some of the next file is to be made ready, if it is wanted up to there.
+    fn may_fill(&self, to: u32) -> bool {
+        let ready = self.next.as_ref().map_or(0, |next| next.ready);
+        !self.has_failed && (ready < to || self.wanted == self.bytes)
+    }
+
+    /// Has some more of the next file ready, if it is wanted up to there, under the name of what is ready; tells when it is whole, if
+    /// that is awaited. Returns whether there was anything to do.
+    fn fill(&mut self, to: u32) -> bool {
+        if !self.may_fill(to) {
+            return false;
+        }
         let filled = self.try_fill(to);
-        if filled.is_err() {
+        let failure = filled.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
+        self.has_failed = failure.is_some();
+        if self.has_failed {
             self.next = None;
         }
-        let failure = filled.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
-        if failure.is_some() || self.may_retire {
+        if self.has_failed || self.may_retire {
             self.tell(failure);
         }
-        filled
+        if self.wanted == self.bytes {
+            let made = match filled {
+                Ok(()) => self.next.take_if(|next| next.ready >= self.bytes).map(|next| Ok(next.file)),
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(made) = made {
+                self.wanted = 0;
+                // If its writer is gone, so is the need.
+                drop(self.ready.send(made));
+                self.shrink();
+            }
+        }
+        true
     }
 
     fn try_fill(&mut self, to: u32) -> io::Result<()> {
@@ -218,12 +273,7 @@ impl Files {
                 next.insert(Spare { file, ready: self.bytes })
             }
         };
-        next.fill(&*self.disk, to)
-    }
-
-    /// What is ready is the writer's now.
-    fn taken(&mut self) -> io::Result<Box<dyn DiskFile>> {
-        self.next.take().map(|next| next.file).ok_or_else(|| io::Error::other("no file was made ready"))
+        next.fill(&*self.disk, to.min(next.ready.saturating_add(chunk(self.bytes))))
     }
 
     /// Takes a segment away. Its old name is gone from the disk before anything else is done, also to what was in it.
@@ -234,10 +284,11 @@ impl Files {
         let name = segment::name(sequence);
         let free = format!("{name}{FREE}");
         // Another name may need room where to remove one needs none.
-        let is_kept = sequence >= self.own && self.disk.rename(&name, &free).is_ok();
-        let gone = if is_kept { Ok(()) } else { self.disk.remove(&name) };
+        let is_renamed = self.disk.rename(&name, &free).is_ok();
+        let gone = if is_renamed { Ok(()) } else { self.disk.remove(&name) };
         match gone.and_then(|()| self.disk.sync()) {
-            Ok(()) if is_kept => self.free.push(free),
+            Ok(()) if is_renamed && sequence >= self.own => self.free.push(free),
+            Ok(()) if is_renamed => self.surplus.push(free),
             Ok(()) => {}
             Err(error) => {
                 self.may_retire = false;
@@ -278,22 +329,29 @@ impl Spare {
     /// Makes it ready up to there. Zeros are written, since blocks that are only reserved are marked as written by the first flush that
     /// needs them, which is one more write elsewhere.
     fn fill(&mut self, disk: &dyn Disk, to: u32) -> io::Result<()> {
-        let zeros = vec![0; CHUNK.min(to.saturating_sub(self.ready)) as usize];
-        while self.ready < to {
-            let chunk = &zeros[..CHUNK.min(to - self.ready) as usize];
-            let written = self.file.write_at(chunk, self.ready).and_then(|()| self.file.sync());
+        let zeros = vec![0; to.saturating_sub(self.ready) as usize];
+        if !zeros.is_empty() {
+            let written = self.file.write_at(&zeros, self.ready).and_then(|()| self.file.sync());
             // What a failure has taken of the room is given back, if that can be done.
             written.inspect_err(|_| drop(remove(disk, SPARE)))?;
-            self.ready += chunk.len() as u32;
+            self.ready = to;
         }
         Ok(())
     }
 }
 
+/// Gives the room back of files that hold nothing.
+pub(super) fn give_room(disk: &dyn Disk) {
+    let names = disk.list().unwrap_or_default();
+    names.iter().filter(|name| *name == SPARE || name.ends_with(FREE)).for_each(|name| drop(remove(disk, name)));
+}
+
 /// Makes a file of zeros.
 pub(super) fn allocate(disk: &dyn Disk, bytes: u32) -> io::Result<Box<dyn DiskFile>> {
     let mut spare = Spare::zeros(disk, bytes)?;
-    spare.fill(disk, bytes)?;
+    while spare.ready < bytes {
+        spare.fill(disk, bytes.min(spare.ready + chunk(bytes)))?;
+    }
     Ok(spare.file)
 }
 

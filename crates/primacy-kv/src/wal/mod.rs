@@ -217,6 +217,9 @@ impl Wal {
                 let groups = finish(&*disk, scan.oldest, scan.groups)?;
                 let mending = settings.planted.mending(scan.mending, scan.end);
                 let name = segment::name(scan.header.sequence);
+                if mending.is_cut && !mending.was_cut {
+                    note_cut(&*disk).map_err(at(CUT))?;
+                }
                 let file = go_on(&*disk, scan.header, &mending).map_err(at(&name))?;
                 (Active::new(file, scan.header, scan.end), scan.oldest, groups)
             }
@@ -379,12 +382,18 @@ fn finish<B: Payload>(
     groups.into_iter().map(finish).collect()
 }
 
+/// Notes that a torn tail is being overwritten. It only has to outlive this process: after a loss of power the tail is seen again.
+fn note_cut(disk: &dyn Disk) -> io::Result<()> {
+    let noted = disk.create(CUT).or_else(|_| {
+        keeper::give_room(disk);
+        disk.create(CUT)
+    });
+    noted.map(drop)
+}
+
 /// Makes the last segment fit to be written to: what may be in memory alone is written once more and flushed, since an error of the
 /// disk may have been told to the process before; a torn tail becomes zeros; and the segment before it says that it goes on.
 fn go_on(disk: &dyn Disk, header: Header, mending: &Mending) -> io::Result<Box<dyn disk::DiskFile>> {
-    if mending.is_cut && !mending.was_cut {
-        disk.create(CUT)?;
-    }
     // What an earlier process has named may be in memory alone. A segment must not say that the next one follows before that has its
     // name on the disk.
     disk.sync()?;
@@ -400,8 +409,8 @@ fn go_on(disk: &dyn Disk, header: Header, mending: &Mending) -> io::Result<Box<d
     file.write_at(&mending.bytes, mending.start)?;
     file.sync()?;
     if mending.is_cut || mending.was_cut {
-        // If it comes back, zeros are written once more where there are zeros.
-        disk.remove(CUT)?;
+        // If it stays or comes back, zeros are written once more where there are zeros.
+        drop(disk.remove(CUT));
     }
     Ok(file)
 }

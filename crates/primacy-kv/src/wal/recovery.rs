@@ -124,7 +124,7 @@ pub(super) fn scan<B: Payload + From<Vec<u8>>>(
         let (is_cut, was_cut) = (used > walk.end, names.iter().any(|name| name == CUT));
         // What is missing of the file's length is to be there again too. How far an earlier process has come is not known.
         let is_whole = this.bytes.len() >= this.header.bytes as usize && !was_cut;
-        let length = if is_whole { used } else { this.header.bytes };
+        let length = if is_whole { used } else { used.max(this.header.bytes) };
         bytes.resize((length - start) as usize, 0);
         let unlinked = previous.filter(|_| walk.records == 1);
         let mending = Mending { is_cut, was_cut, start, bytes, unlinked };

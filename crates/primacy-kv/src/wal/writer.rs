@@ -167,7 +167,6 @@ impl Writer {
         } else {
             self.flush()?;
         }
-        self.keeper.advance(self.segment.written());
         // Before the answers, so that who has one sees in the status what it has brought about.
         self.retire();
         Ok(written)
@@ -183,6 +182,7 @@ impl Writer {
                 self.roll()?;
             }
             self.segment.add(item.group, record.kind, &record.body);
+            self.keeper.advance(self.segment.end());
             self.note(item.group, &record.change);
         }
         Ok(Ok(()))

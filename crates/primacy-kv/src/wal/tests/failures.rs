@@ -49,7 +49,7 @@ fn a_write_or_flush_that_fails_ends_the_log_for_good_and_is_told_to_all() {
 #[test]
 fn a_segment_whose_name_was_in_memory_alone_is_not_said_to_follow() {
     let mut renamed = 0;
-    for operation in 0..400 {
+    for operation in 0..900 {
         let (disk, mut script) = (MemoryDisk::default(), Script::new(44));
         disk.fail_at(operation, Fault::PowerLoss);
         if open(&disk).is_ok_and(|opened| script.drive(&opened.wal, 70)) {
@@ -61,7 +61,7 @@ fn a_segment_whose_name_was_in_memory_alone_is_not_said_to_follow() {
             let (disk, script) = (disk.copy(), script.clone());
             disk.fail_at(disk.operations() + more, Fault::PowerLoss);
             drop(open(&disk));
-            for seed in 0..6 {
+            for seed in 0..18 {
                 let survivors = disk.survivors(&mut Random::new(seed));
                 renamed += usize::from(segments(&survivors) != segments(&disk.image()));
                 let found = recover(&survivors);
