@@ -179,19 +179,33 @@ impl Files {
         if self.step() {
             return true;
         }
-        let has_more = !self.surplus.is_empty() || self.free.len() > FREE_MAX || self.may_fill(self.bytes);
-        let job = if has_more { todo.recv_timeout(STILL) } else { todo.recv().map_err(Into::into) };
+        let job = if self.has_more() { todo.recv_timeout(STILL) } else { todo.recv().map_err(Into::into) };
         match job {
             Ok(job) => self.note(job),
-            Err(RecvTimeoutError::Timeout) => {
-                let _ = self.shrink() || self.fill(self.bytes);
-            }
+            Err(RecvTimeoutError::Timeout) => self.do_more(),
             Err(RecvTimeoutError::Disconnected) => {
                 while self.shrink() {}
                 return false;
             }
         }
         true
+    }
+
+    /// Whether something is of use that nobody has asked for.
+    fn has_more(&self) -> bool {
+        !self.surplus.is_empty() || self.free.len() > FREE_MAX || self.may_go_on()
+    }
+
+    /// Does some of that.
+    fn do_more(&mut self) {
+        if !self.shrink() && self.may_go_on() {
+            self.fill(self.bytes);
+        }
+    }
+
+    /// Whether more of the next file may be made ready than is wanted. Not before any of it is: the one before may still have its name.
+    fn may_go_on(&self) -> bool {
+        self.wanted > 0 && self.may_fill(self.bytes)
     }
 
     fn note(&mut self, job: Job) {
@@ -363,5 +377,81 @@ fn remove(disk: &dyn Disk, name: &str) -> io::Result<()> {
     match disk.remove(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::simulation::{Image, MemoryDisk};
+
+    const BYTES: u32 = 4096;
+
+    fn files(disk: &MemoryDisk) -> (Files, Receiver<Made>) {
+        let (ready, spares) = channel();
+        (Files::new(Arc::new(disk.clone()), BYTES, 1, Trouble::default(), ready), spares)
+    }
+
+    #[test]
+    fn in_quiet_times_the_next_file_becomes_whole_and_the_one_that_was_handed_over_keeps_its_name() {
+        let disk = MemoryDisk::holding(&Image::new(), 1, 512);
+        let (mut files, spares) = files(&disk);
+        files.note(Job::Fill(512));
+        while files.step() {}
+        let mut more = 0;
+        while files.has_more() {
+            files.do_more();
+            more += 1;
+        }
+        assert_eq!(more, 7, "a chunk each time");
+        files.note(Job::Fill(BYTES));
+        while files.step() {}
+        let mut file = spares.try_recv().expect("it is whole").expect("the disk works");
+        file.write_at(b"handed over", 0).expect("the disk works");
+        assert!(!files.has_more());
+        for _ in 0..3 {
+            files.do_more();
+        }
+        assert!(disk.image()[SPARE].starts_with(b"handed over"), "it waits to be named");
+    }
+
+    #[test]
+    fn what_an_earlier_process_has_left_and_what_is_too_much_goes_file_by_file() {
+        let left = |n: u64| (format!("{}{FREE}", segment::name(n)), vec![0; BYTES as usize]);
+        let segments = (3..10).map(|n| (segment::name(n), vec![0; BYTES as usize]));
+        let disk = MemoryDisk::holding(&(1..3).map(left).chain(segments).collect(), 1, 512);
+        let (mut files, _spares) = files(&disk);
+        (3..10).for_each(|n| files.note(Job::Retire(n)));
+        // The next file comes first.
+        files.note(Job::Fill(512));
+        assert!(files.step());
+        assert_eq!(disk.image()[SPARE].len(), BYTES as usize);
+        while files.step() {}
+        let mut counts = vec![disk.image().len()];
+        while disk.image().len() > FREE_MAX + 1 {
+            files.do_more();
+            counts.push(disk.image().len());
+        }
+        assert_eq!(counts, (FREE_MAX + 1..=10).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn after_a_failure_nothing_is_tried_before_all_is_wanted_and_each_wish_for_all_is_answered_once() {
+        let disk = MemoryDisk::holding(&Image::new(), 1, 512);
+        let (mut files, spares) = files(&disk);
+        disk.fill(true);
+        files.note(Job::Fill(512));
+        assert!(files.step() && !files.step() && !files.has_more());
+        disk.fill(false);
+        files.note(Job::Fill(1024));
+        assert!(!files.step(), "it has failed");
+        disk.fill(true);
+        files.note(Job::Fill(BYTES));
+        while files.step() {}
+        assert!(spares.try_recv().expect("an answer").is_err() && spares.try_recv().is_err());
+        disk.fill(false);
+        files.note(Job::Fill(BYTES));
+        while files.step() {}
+        assert!(spares.try_recv().expect("an answer").is_ok() && spares.try_recv().is_err());
     }
 }
