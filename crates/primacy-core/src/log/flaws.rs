@@ -48,6 +48,8 @@ pub enum Flaw {
     CommitsUnmatched,
     /// A replica tells its end as what has matched.
     TellsItsEnd,
+    /// A replica goes by the time that any leader has told it, be it one that only opens, or one that has not appended the last entry.
+    TimeOfAnyBallot,
 }
 
 /// Which of them is planted, if any.

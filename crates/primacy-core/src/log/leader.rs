@@ -91,6 +91,7 @@ pub(super) struct Leader {
     reads: Reads,
     /// To whom it hands over, and whether that one has all.
     successor: Option<(ReplicaId, bool)>,
+    /// The group's time, once it serves.
     time: GroupTime,
     limits: Limits,
     planted: Planted,
@@ -101,7 +102,7 @@ impl Leader {
     pub(super) fn begin<B>(
         ballot: Ballot,
         own: ReplicaId,
-        (time, limits): (GroupTime, Limits),
+        limits: Limits,
         planted: Planted,
         out: &mut Vec<Effect<B>>,
     ) -> Self {
@@ -115,7 +116,7 @@ impl Leader {
             round: 0,
             reads: Reads::default(),
             successor: None,
-            time,
+            time: GroupTime::default(),
             limits,
             planted,
         };
@@ -267,7 +268,10 @@ impl Leader {
 
     /// Asks all who have opened whether this is still the highest ballot, and tells them what is committed.
     pub(super) fn beat<B>(&mut self, time: GroupTime, out: &mut Vec<Effect<B>>) {
-        self.time = self.time.max(time);
+        // While it opens it has no time: another may still lead, or have led, by a slower clock.
+        if self.opening().is_some() || self.planted.is(Flaw::TimeOfAnyBallot) {
+            self.time = self.time.max(time);
+        }
         self.round += 1;
         for (to, _) in self.followers.iter().filter(|(_, follower)| follower.is_open) {
             self.tell(*to, out);

@@ -156,7 +156,7 @@ impl<B: Payload> LogNode<B> {
     ///
     /// # Errors
     /// If its replica cannot promise itself to it, above all that it has promised, or is none that may lead. Nothing was done.
-    pub fn open(&mut self, ballot: Ballot, time: GroupTime, out: &mut Vec<Effect<B>>) -> Result<(), OpenError> {
+    pub fn open(&mut self, ballot: Ballot, out: &mut Vec<Effect<B>>) -> Result<(), OpenError> {
         if let Some(diverged) = self.diverged {
             return Err(diverged.into());
         }
@@ -175,7 +175,7 @@ impl<B: Payload> LogNode<B> {
         if let Some(before) = &mut self.leader {
             before.end(EndReason::Outbid(ballot), &mut effects);
         }
-        self.leader = Some(Leader::begin(ballot, self.own, (time, self.limits), self.planted, &mut effects));
+        self.leader = Some(Leader::begin(ballot, self.own, self.limits, self.planted, &mut effects));
         self.carry_out(self.own, effects, out);
         Ok(())
     }
@@ -217,7 +217,8 @@ impl<B: Payload> LogNode<B> {
         self.lead_on(out, |leader, own, _| leader.unfollow(replica, own));
     }
 
-    /// Its leader asks all replicas whether its ballot is still the highest, and tells them what is committed.
+    /// Its leader asks all replicas whether its ballot is still the highest, and tells them what is committed. The time is told once it
+    /// serves.
     pub fn beat(&mut self, time: GroupTime, out: &mut Vec<Effect<B>>) {
         self.lead_on(out, |leader, _, effects| leader.beat(time, effects));
     }

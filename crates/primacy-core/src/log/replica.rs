@@ -60,7 +60,8 @@ pub struct Replica<B> {
     applied: u64,
     /// It has all that the leader of the ballot that it has promised has up to here, as far as that one has shown.
     matched: u64,
-    time: GroupTime,
+    /// The group's time, as the leader of that ballot has told it last.
+    told: (Ballot, GroupTime),
     aside: Option<Aside>,
     limits: Limits,
     planted: Planted,
@@ -73,8 +74,8 @@ impl<B: Payload> Replica<B> {
             durable.apply(&Write::Promise(Ballot::NONE));
         }
         let commit = durable.start().index;
-        let time = durable.time();
-        Self { durable, commit, applied: commit, matched: 0, time, aside: None, limits, planted }
+        let told = (Ballot::NONE, GroupTime::default());
+        Self { durable, commit, applied: commit, matched: 0, told, aside: None, limits, planted }
     }
 
     // ---- what it knows ----
@@ -94,9 +95,21 @@ impl<B: Payload> Replica<B> {
         self.applied
     }
 
-    /// The latest that it knows of the group's time.
-    pub const fn time(&self) -> GroupTime {
-        self.time
+    /// The group's time by its log: that of its last entry, or what the leader that has appended that entry has told since.
+    ///
+    /// What other leaders have told counts for nothing: their clocks may be ahead of the one that the log went on by.
+    pub fn time(&self) -> GroupTime {
+        let (ballot, told) = self.told;
+        let counts = ballot == self.durable.last().ballot || self.planted.is(Flaw::TimeOfAnyBallot);
+        self.durable.time().max(if counts { told } else { GroupTime::default() })
+    }
+
+    /// The leader of that ballot tells the group's time.
+    fn hear(&mut self, ballot: Ballot, time: GroupTime) {
+        let counts = ballot == self.durable.last().ballot || self.planted.is(Flaw::TimeOfAnyBallot);
+        if counts && time > self.time() {
+            self.told = (ballot, time);
+        }
     }
 
     /// What the state machine is to do next: this entry, with this index.
@@ -137,13 +150,13 @@ impl<B: Payload> Replica<B> {
             request if request.ballot() != promised => Verdict::Outbid(promised),
             Request::Install { snapshot, chunk, data, .. } => self.install(snapshot, *chunk, data, writes),
             _ if self.durable.snapshot().is_none() => Verdict::Blank,
-            Request::Append { prev, entries, commit, time, .. } => {
-                let last = entries.last().map_or(*time, |entry| entry.time);
-                self.time = self.time.max(*time).max(last);
-                self.append(*prev, entries, *commit, writes)?
+            Request::Append { ballot, prev, entries, commit, time } => {
+                let verdict = self.append(*prev, entries, *commit, writes)?;
+                self.hear(*ballot, *time);
+                verdict
             }
-            Request::Beat { round, commit, time, .. } => {
-                self.time = self.time.max(*time);
+            Request::Beat { ballot, round, commit, time } => {
+                self.hear(*ballot, *time);
                 let end = self.durable.last().index;
                 let shown = if self.planted.is(Flaw::CommitsUnmatched) { end } else { self.matched };
                 self.commit = self.commit.max(shown.min(*commit));
@@ -264,7 +277,6 @@ impl<B: Payload> Replica<B> {
         self.aside = None;
         self.write(Write::Install(snapshot.clone()), writes);
         (self.commit, self.applied, self.matched) = (position.index, position.index, position.index);
-        self.time = self.time.max(snapshot.time);
         Verdict::Matched(position.index)
     }
 

@@ -35,6 +35,8 @@ pub enum Flaw {
     FollowsOpening,
     /// A new leader's time begins where its last entry was, by its own clock from then on.
     TimeGoesBack,
+    /// A leader's clock runs from the grant on, while it opens.
+    CountsWhileOpening,
 }
 
 /// Which bug is planted, if any.

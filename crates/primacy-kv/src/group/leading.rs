@@ -76,7 +76,8 @@ pub(super) struct Leading {
     pub(super) phase: Phase,
     /// Who has answered its `Open`, while it opens.
     opened: BTreeSet<ReplicaId>,
-    /// The group's time at a moment of this node's clock.
+    /// The group's time at a moment of this node's clock: when it began to serve. Until then it only tells
+    /// how long it has been opening.
     clock: (Instant, GroupTime),
     queue: VecDeque<Queued>,
     /// Nodes that have their answers and nothing to ask for: the answers are kept until an entry says so.
@@ -124,12 +125,12 @@ impl Progress {
 }
 
 impl Leading {
-    pub(super) const fn new(ballot: Ballot, time: GroupTime, now: Instant) -> Self {
+    pub(super) const fn new(ballot: Ballot, now: Instant) -> Self {
         Self {
             ballot,
             phase: Phase::Opens,
             opened: BTreeSet::new(),
-            clock: (now, time),
+            clock: (now, GroupTime::ZERO),
             queue: VecDeque::new(),
             acknowledged: Vec::new(),
             appended: VecDeque::new(),
@@ -142,10 +143,12 @@ impl Leading {
         }
     }
 
-    /// It appends from now on, after entries of up to this time.
+    /// It appends from now on, and counts from this time: that of the log that it has adopted.
+    ///
+    /// Its clock has stood until now. Counted from the grant on it would be ahead of one who has led meanwhile.
     pub(super) fn serve(&mut self, time: GroupTime, now: Instant) {
         self.phase = Phase::Serves;
-        self.clock = (now, self.time(now).max(time));
+        self.clock = (now, time);
         self.progress.last = now;
     }
 
@@ -187,7 +190,7 @@ impl Leading {
         }
     }
 
-    /// The group's time, by this leader's clock.
+    /// The group's time, by this leader's clock, while it serves or hands over.
     pub(super) fn time(&self, now: Instant) -> GroupTime {
         let (at, time) = self.clock;
         time.shifted(i64::try_from(now.since(at).as_millis()).unwrap_or(i64::MAX))

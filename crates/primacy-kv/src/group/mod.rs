@@ -171,12 +171,10 @@ impl Group {
         self.now = now;
         self.log_does(|log, effects| log.end(effects));
         self.certain.clear();
-        let time = self.log.replica().time();
-        let time = if self.planted.is(Flaw::TimeGoesBack) { log::GroupTime::default() } else { time };
         let mut effects = Vec::new();
-        match self.log.open(ballot, time, &mut effects) {
+        match self.log.open(ballot, &mut effects) {
             Ok(()) => {
-                self.leading = Some(Leading::new(ballot, group_time(time), now));
+                self.leading = Some(Leading::new(ballot, now));
                 self.follow(effects);
             }
             Err(OpenError::NoMember) => self.resign(ballot, Resignation::Removed),
@@ -402,7 +400,9 @@ impl Group {
                     let (time, own) = (group_time(self.log.replica().time()), self.settings.own);
                     let time = if self.planted.is(Flaw::TimeGoesBack) { GroupTime::ZERO } else { time };
                     if let Some(leading) = &mut self.leading {
-                        leading.serve(time, self.now);
+                        let is_late = self.planted.is(Flaw::CountsWhileOpening);
+                        let opened = if is_late { leading.time(self.now).0.cast_signed() } else { 0 };
+                        leading.serve(time.shifted(opened), self.now);
                         let ballot = leading.ballot;
                         self.origin.follow(ballot, own);
                         self.effects.push(Effect::Serves(ballot));

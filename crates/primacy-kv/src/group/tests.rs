@@ -16,6 +16,7 @@ use crate::resp::Reply;
 use crate::table::Install;
 
 mod endings;
+mod time;
 
 const LEASE: Duration = Duration::from_secs(1);
 const SLOTS: core::ops::Range<u16> = 0..16_384;
@@ -60,6 +61,8 @@ struct Cluster {
     tag: u64,
     reads: Option<Reading>,
     snapshot_every: Option<usize>,
+    #[cfg(feature = "flaws")]
+    flaw: Option<AnyFlaw>,
 }
 
 impl Cluster {
@@ -85,6 +88,10 @@ impl Cluster {
         let mut settings = Settings::new(id(own), disk.starts, LEASE);
         settings.reads = self.reads.unwrap_or(Reading::Lease);
         settings.snapshot_every = self.snapshot_every.unwrap_or(usize::MAX);
+        #[cfg(feature = "flaws")]
+        {
+            settings.flaw = self.flaw;
+        }
         let mut install = Install::new();
         let kept = disk.log.snapshot().map(|snapshot| &disk.snapshots[&snapshot.position]);
         let table = kept.and_then(|chunks| {

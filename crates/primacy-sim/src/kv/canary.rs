@@ -67,6 +67,7 @@ pub const RARE: &[Canary] = &[
     group("takes-others", Flaw::TakesOthers, 100_000),
     group("acknowledges-early", Flaw::AcknowledgesEarly, 100_000),
     group("time-goes-back", Flaw::TimeGoesBack, 100_000),
+    group("counts-while-opening", Flaw::CountsWhileOpening, 100_000),
     group("forgets-living", Flaw::ForgetsLiving, 100_000),
     group("follows-opening", Flaw::FollowsOpening, 100_000),
     log("counts-older", log::Flaw::CountsOlder, 100_000),
@@ -77,6 +78,7 @@ pub const RARE: &[Canary] = &[
     log("counts-not-adopted", log::Flaw::CountsNotAdopted, 100_000),
     log("mixes-chunks", log::Flaw::MixesChunks, 100_000),
     log("writes-while-handing-over", log::Flaw::WritesWhileHandingOver, 100_000),
+    log("time-of-any-ballot", log::Flaw::TimeOfAnyBallot, 100_000),
     wal("forgets-cut", wal::PlantedFlaw::ForgetsCut, 100_000),
 ];
 

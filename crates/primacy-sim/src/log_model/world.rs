@@ -231,7 +231,7 @@ impl World {
     }
 
     fn open(&mut self, post: u8, number: u8, setup: &Setup) -> Option<()> {
-        self.act(post, setup, |post, out| post.node.open(ballot(number), NO_TIME, out)).ok()?;
+        self.act(post, setup, |post, out| post.node.open(ballot(number), out)).ok()?;
         self.slots[usize::from(number)] = Slot::Opened(post);
         let last = self.posts[usize::from(post)].node.replica().log().last();
         if self.ledger.handed_over == Some(last) {

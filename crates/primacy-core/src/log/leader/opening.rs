@@ -133,7 +133,7 @@ impl Leader {
     fn serve<B: Payload>(&mut self, end: Position, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
         self.end = end;
         self.commit = replica.commit();
-        self.time = self.time.max(replica.time());
+        self.time = replica.time();
         self.phase = Phase::Serving { opening: self.end.index + 1 };
         out.push(Effect::Serves { opening: self.end.index + 1 });
         self.append([Content::Opening].into(), out);

@@ -135,7 +135,7 @@ impl Net {
     }
 
     fn open(&mut self, own: u128, token: u64) {
-        self.act(own, |node, out| node.open(ballot(token), NOW, out)).expect("a larger one");
+        self.act(own, |node, out| node.open(ballot(token), out)).expect("a larger one");
     }
 
     fn write(&mut self, own: u128, says: u8) {
@@ -265,10 +265,10 @@ fn a_ballot_is_opened_once_and_only_by_a_member() {
     net.open(1, 2);
     net.run();
     let not_above = Err(OpenError::NotAbove(ballot(2)));
-    assert_eq!(net.act(1, |node, out| node.open(ballot(2), NOW, out)), not_above);
-    assert_eq!(net.act(2, |node, out| node.open(ballot(1), NOW, out)), not_above);
-    assert_eq!(net.act(4, |node, out| node.open(ballot(3), NOW, out)), Err(OpenError::NoMember));
-    let leap = net.act(1, |node, out| node.open(ballot(1 << 40), NOW, out));
+    assert_eq!(net.act(1, |node, out| node.open(ballot(2), out)), not_above);
+    assert_eq!(net.act(2, |node, out| node.open(ballot(1), out)), not_above);
+    assert_eq!(net.act(4, |node, out| node.open(ballot(3), out)), Err(OpenError::NoMember));
+    let leap = net.act(1, |node, out| node.open(ballot(1 << 40), out));
     assert_eq!(leap, Err(OpenError::Leap(ballot(2))));
     assert_eq!(net.nodes[&1].leads(), Some(ballot(2)));
 }
@@ -342,7 +342,7 @@ fn one_replica_comes_for_another_by_snapshot_and_a_joint_phase() {
     net.write(1, 5);
     net.run();
     assert_eq!(net.states[&1], [1, 2, 3, 4, 5], "1 and 4 are a majority");
-    let removed = net.act(3, |node, out| node.open(ballot(9), NOW, out));
+    let removed = net.act(3, |node, out| node.open(ballot(9), out));
     assert_eq!(removed, Err(OpenError::NoMember));
 }
 
@@ -372,7 +372,7 @@ fn a_leader_that_is_taken_out_ends_when_that_is_committed() {
     net.act(1, |node, out| node.reconfigure(ids(&[2, 3, 4]), out)).expect("nothing is under way");
     net.run();
     assert!(net.has_told(1, &Effect::Ended(EndReason::Removed)));
-    assert_eq!(net.act(1, |node, out| node.open(ballot(2), NOW, out)), Err(OpenError::NoMember));
+    assert_eq!(net.act(1, |node, out| node.open(ballot(2), out)), Err(OpenError::NoMember));
     net.open(2, 3);
     net.run();
     assert_eq!(net.nodes[&2].committed(), Some(4));
@@ -485,7 +485,7 @@ fn the_time_of_a_group_never_goes_back() {
     net.act(1, |node, out| node.propose(vec![vec![7]], GroupTime::from_millis(50), out)).expect("it leads");
     net.run();
     net.away = [1].into();
-    net.act(3, |node, out| node.open(ballot(2), GroupTime::from_millis(10), out)).expect("a larger one");
+    net.act(3, |node, out| node.open(ballot(2), out)).expect("a larger one");
     net.run();
     let log = net.nodes[&3].replica().log();
     let times: Vec<u64> = log.entries().iter().map(|entry| entry.time.millis()).collect();

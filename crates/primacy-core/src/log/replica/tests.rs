@@ -240,3 +240,32 @@ fn chunks_of_two_leaders_are_not_put_together() {
     open(&mut replica, 4);
     assert_eq!(ask(&mut replica, install(4, at(2, 4), 1)), Verdict::Wants { position: at(2, 4), chunk: 0 });
 }
+
+/// The clock of one leader may be ahead of the one that the log went on by.
+#[test]
+fn time_counts_as_told_by_who_has_appended_the_last_entry() {
+    let time_after = |planted| {
+        let founding = DurableLog::founding(config(&[1, 2, 3]));
+        let mut replica = Replica::restarted(founding, Limits::default(), planted);
+        let beat = |token, millis| Request::Beat {
+            ballot: ballot(token),
+            round: 1,
+            commit: 0,
+            time: GroupTime::from_millis(millis),
+        };
+        open(&mut replica, 1);
+        ask(&mut replica, append(1, Position::START, vec![entry(1, 1)], 0));
+        ask(&mut replica, beat(1, 40));
+        open(&mut replica, 2);
+        ask(&mut replica, beat(2, 90));
+        let while_opening = replica.time().millis();
+        ask(&mut replica, append(2, at(1, 1), vec![entry(2, 2)], 0));
+        ask(&mut replica, beat(2, 20));
+        let times = [while_opening, replica.time().millis()];
+        let log = replica.log().clone();
+        (times, restarted(log).time().millis())
+    };
+    assert_eq!(time_after(Planted::default()), ([40, 20], 0));
+    #[cfg(feature = "flaws")]
+    assert_eq!(time_after(Planted { flaw: Some(Flaw::TimeOfAnyBallot) }), ([90, 90], 0));
+}

@@ -226,7 +226,7 @@ fn no_snapshot_is_due_where_it_would_be_the_one_that_is_there() {
 
 #[test]
 fn a_quorum_that_answers_within_a_third_of_a_lease_is_progress() {
-    let mut leading = Leading::new(ballot(1), crate::entry::GroupTime::ZERO, Instant::ZERO);
+    let mut leading = Leading::new(ballot(1), Instant::ZERO);
     let trip = LEASE / 3;
     let mut sent: Vec<(u64, Instant)> = Vec::new();
     let mut heard = 0;
