@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A folder with the log's files, and nothing else.
 pub(super) trait Disk: Send + Sync + 'static {
@@ -21,6 +22,9 @@ pub(super) trait Disk: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Returns when the names are on the disk.
     fn sync(&self) -> io::Result<()>;
+    /// The same folder for another thread. A system tells an error of the disk once to each who has opened the folder: none may take away
+    /// what another has to hear.
+    fn another(&self) -> io::Result<Arc<dyn Disk>>;
     /// Random bits for a segment that begins, which nobody can foretell.
     fn salt(&self) -> u64;
 }

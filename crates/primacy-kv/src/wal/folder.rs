@@ -17,8 +17,8 @@ use crate::files::{self, plain};
 pub(super) struct Folder {
     path: PathBuf,
     handle: File,
-    /// Locked until this is dropped.
-    _lock: Option<File>,
+    /// Locked until this is dropped, and each other one of this process.
+    lock: Option<Arc<File>>,
 }
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         let handle = File::open(&path).map_err(TryLockError::Error)?;
         let lock = files::lock_file(&path.join(LOCK)).map_err(TryLockError::Error)?;
         lock.try_lock()?;
-        Ok(Self { path, handle, _lock: Some(lock) })
+        Ok(Self { path, handle, lock: Some(Arc::new(lock)) })
     }
 
     /// Opens the folder for some who only read.
@@ -38,7 +38,7 @@ impl Folder {
             lock => Some(lock.map_err(TryLockError::Error)?),
         };
         lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
-        Ok(Self { path, handle, _lock: lock })
+        Ok(Self { path, handle, lock: lock.map(Arc::new) })
     }
 }
 
@@ -75,6 +75,11 @@ impl Disk for Folder {
 
     fn sync(&self) -> io::Result<()> {
         self.handle.sync_all()
+    }
+
+    fn another(&self) -> io::Result<Arc<dyn Disk>> {
+        let (path, lock) = (self.path.clone(), self.lock.clone());
+        Ok(Arc::new(Self { handle: File::open(&path)?, path, lock }))
     }
 
     fn salt(&self) -> u64 {

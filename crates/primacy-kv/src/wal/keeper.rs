@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -101,7 +101,14 @@ impl Keeper {
             let mut files = files.borrow_mut();
             files.note(job);
             while files.step() {}
-            while files.shrink() {}
+        }
+    }
+
+    /// Without a thread: nothing was asked for in a while.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn rest(&self) {
+        if let Some(files) = &self.inline {
+            files.borrow_mut().do_more();
         }
     }
 
@@ -175,7 +182,16 @@ impl Files {
 
     /// Does what is most urgent of what there is to do, or waits for more. Returns whether there will ever be more.
     fn work(&mut self, todo: &Receiver<Job>) -> bool {
-        todo.try_iter().for_each(|job| self.note(job));
+        loop {
+            match todo.try_recv() {
+                Ok(job) => self.note(job),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.give_room();
+                    return false;
+                }
+            }
+        }
         if self.step() {
             return true;
         }
@@ -184,7 +200,7 @@ impl Files {
             Ok(job) => self.note(job),
             Err(RecvTimeoutError::Timeout) => self.do_more(),
             Err(RecvTimeoutError::Disconnected) => {
-                while self.shrink() {}
+                self.give_room();
                 return false;
             }
         }
@@ -229,6 +245,14 @@ impl Files {
         retiring.is_some()
     }
 
+    /// Takes all segments away that are to go, and removes all files that are too many.
+    fn give_room(&mut self) {
+        while let Some(sequence) = self.retiring.pop_front() {
+            self.retire(sequence);
+        }
+        while self.shrink() {}
+    }
+
     /// Removes a file that is too many, if there is one. If that fails it is removed at the next opening.
     fn shrink(&mut self) -> bool {
         if self.free.len() > FREE_MAX {
@@ -251,7 +275,13 @@ impl Files {
         if !self.may_fill(to) {
             return false;
         }
-        let filled = self.try_fill(to);
+        let mut filled = self.try_fill(to);
+        if filled.is_err() && self.wanted == self.bytes {
+            // The writer ends if this fails twice.
+            self.next = None;
+            self.give_room();
+            filled = self.try_fill(to);
+        }
         let failure = filled.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
         self.has_failed = failure.is_some();
         if self.has_failed {

@@ -240,7 +240,8 @@ impl Wal {
         };
         let trouble = Trouble::default();
         let own = segment.sequence() + 1;
-        let mut keeper = start(Arc::clone(&disk), settings.segment_bytes, own, Arc::clone(&trouble)).map_err(at(""))?;
+        let started = disk.another().and_then(|disk| start(disk, settings.segment_bytes, own, Arc::clone(&trouble)));
+        let mut keeper = started.map_err(at(""))?;
         keeper.advance(segment.written());
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let Settings { segment_bytes: bytes, quiet, planted, .. } = settings;

@@ -58,6 +58,8 @@ impl Core {
     fn turn(self: &Rc<Self>, effects: &mut Vec<Effect>) {
         let (mut answers, mut writes) = (Vec::new(), Vec::new());
         let mut state = self.state.borrow_mut();
+        // Before the other clock is read: if the process stands still between them, a key outlives its moment, and does not go early.
+        let time_of_day = time_of_day();
         let now = clock::now();
         for notice in self.notices.take() {
             self.notice(&mut state, notice, now);
@@ -69,7 +71,7 @@ impl Core {
             state.replicas[usize::from(group)].deadline = None;
             state.touch(group);
         }
-        let (time_of_day, is_disk_full) = (time_of_day(), state.is_disk_full);
+        let is_disk_full = state.is_disk_full;
         for number in mem::take(&mut state.touched) {
             let memory_left = self.memory_max.map_or(usize::MAX, |max| max.saturating_sub(state.memory));
             let replica = &mut state.replicas[usize::from(number)];

@@ -327,6 +327,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn another(&self) -> io::Result<Arc<dyn Disk>> {
+        Ok(Arc::new(self.clone()))
+    }
+
     fn salt(&self) -> u64 {
         let salts = &mut self.lock().salts;
         salts.bits() << 32 ^ salts.bits()

@@ -82,6 +82,7 @@ impl Log {
     /// # Errors
     /// If the disk fails: then nothing more may be asked for.
     pub fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
+        self.writer.keeper.rest();
         self.writer.mark()
     }
 
