@@ -100,8 +100,11 @@ mod tests {
     fn families_and_marks_are_found_until_their_death() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut shell = Command::new("sh");
-        shell.args(["-c", "sleep 60 & echo; wait"]).env(MARK, folder.path()).stdout(std::process::Stdio::piped());
+        // The child runs no other program: while one begins, the system shows no environment of it.
+        shell.args(["-c", "(echo; read line <&3) 3<&0 & wait"]).env(MARK, folder.path());
+        let shell = shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut shell = shell.spawn().expect("sh exists");
+        let _waits_for_input = shell.stdin.take();
         let mut out = shell.stdout.take().expect("piped");
         std::io::Read::read_exact(&mut out, &mut [0]).expect("it has started its child");
         let process = Process::of(i32::try_from(shell.id()).expect("pids are small")).expect("it lives");
