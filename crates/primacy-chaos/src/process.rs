@@ -101,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut shell = Command::new("sh");
         // The child runs no other program: while one begins, the system shows no environment of it.
-        shell.args(["-c", "(echo; read line <&3) 3<&0 & wait"]).env(MARK, folder.path());
+        shell.args(["-c", "exec 3<&0; (echo; read line <&3) & wait"]).env(MARK, folder.path());
         let shell = shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut shell = shell.spawn().expect("sh exists");
         let _waits_for_input = shell.stdin.take();
