@@ -14,7 +14,8 @@ pub mod ids;
 pub mod lease;
 pub mod log;
 pub mod opening;
-mod planted;
+#[doc(hidden)]
+pub mod planted;
 pub mod quorum;
 pub mod registers;
 pub mod select;

@@ -40,33 +40,7 @@ pub enum Flaw {
 }
 
 /// Which bug is planted, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Planted {
-    #[cfg(feature = "flaws")]
-    flaw: Option<Flaw>,
-}
-
-impl Planted {
-    /// This one, if it is one of a group's.
-    #[cfg(feature = "flaws")]
-    pub(super) const fn of(flaw: Option<AnyFlaw>) -> Self {
-        match flaw {
-            Some(AnyFlaw::Group(flaw)) => Self { flaw: Some(flaw) },
-            Some(AnyFlaw::Log(_)) | None => Self { flaw: None },
-        }
-    }
-
-    /// Whether it is this one.
-    pub(super) fn is(self, flaw: Flaw) -> bool {
-        #[cfg(feature = "flaws")]
-        return self.flaw == Some(flaw);
-        #[cfg(not(feature = "flaws"))]
-        {
-            let _ = flaw;
-            false
-        }
-    }
-}
+pub(super) type Planted = primacy_core::planted::Planted<Flaw>;
 
 /// A bug of a group, or of the log in it.
 #[cfg(feature = "flaws")]
@@ -76,4 +50,15 @@ pub enum AnyFlaw {
     Group(Flaw),
     /// Of its log.
     Log(log::Flaw),
+}
+
+#[cfg(feature = "flaws")]
+impl AnyFlaw {
+    /// That of the group, if it is one.
+    pub(super) const fn of_group(self) -> Option<Flaw> {
+        match self {
+            Self::Group(flaw) => Some(flaw),
+            Self::Log(_) => None,
+        }
+    }
 }

@@ -64,11 +64,11 @@ impl Settings {
     }
 
     /// The bug that is planted in the group itself.
-    pub(super) const fn planted(&self) -> Planted {
+    pub(super) fn planted(&self) -> Planted {
         #[cfg(feature = "flaws")]
-        return Planted::of(self.flaw);
+        return Planted::of(self.flaw.and_then(AnyFlaw::of_group));
         #[cfg(not(feature = "flaws"))]
-        Planted {}
+        Planted::NONE
     }
 
     /// A log that goes on from what is on the disk.

@@ -17,47 +17,18 @@ pub enum Flaw {
 }
 
 /// Which bug is planted, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Planted {
-    #[cfg(feature = "flaws")]
-    flaw: Option<Flaw>,
-}
+pub(super) type Planted = primacy_core::planted::Planted<Flaw>;
 
-impl Planted {
-    /// None.
-    pub(super) const NONE: Self = Self {
-        #[cfg(feature = "flaws")]
-        flaw: None,
-    };
-
-    /// This one.
-    #[cfg(feature = "flaws")]
-    pub(super) const fn of(flaw: Flaw) -> Self {
-        Self { flaw: Some(flaw) }
+/// What is done of what has to be done on opening to a segment that could be read up to there.
+pub(super) fn mending(planted: Planted, mut mending: Mending, end: u32) -> Mending {
+    let sound = (end - mending.start) as usize;
+    if planted.is(Flaw::KeepsTornTail) {
+        mending.bytes.truncate(sound);
     }
-
-    /// Whether it is this one.
-    pub(super) fn is(self, flaw: Flaw) -> bool {
-        #[cfg(feature = "flaws")]
-        return self.flaw == Some(flaw);
-        #[cfg(not(feature = "flaws"))]
-        {
-            let _ = flaw;
-            false
-        }
+    if planted.is(Flaw::TrustsMemory) {
+        mending.bytes.drain(..sound);
+        mending.start = end;
     }
-
-    /// What is done of what has to be done on opening to a segment that could be read up to there.
-    pub(super) fn mending(self, mut mending: Mending, end: u32) -> Mending {
-        let sound = (end - mending.start) as usize;
-        if self.is(Flaw::KeepsTornTail) {
-            mending.bytes.truncate(sound);
-        }
-        if self.is(Flaw::TrustsMemory) {
-            mending.bytes.drain(..sound);
-            mending.start = end;
-        }
-        mending.is_cut &= !self.is(Flaw::ForgetsCut);
-        mending
-    }
+    mending.is_cut &= !planted.is(Flaw::ForgetsCut);
+    mending
 }

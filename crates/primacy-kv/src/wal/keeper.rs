@@ -34,7 +34,7 @@ enum Job {
 /// The writer's end of it.
 pub(super) struct Keeper {
     jobs: Option<Sender<Job>>,
-    spares: Receiver<Made>,
+    spares: Receiver<FileResult>,
     thread: Option<JoinHandle<()>>,
     /// Who does the jobs if there is no thread.
     inline: Option<RefCell<Files>>,
@@ -44,8 +44,8 @@ pub(super) struct Keeper {
     asked: u32,
 }
 
-/// A file that was made ready.
-type Made = io::Result<Box<dyn DiskFile>>;
+/// A file that is ready, or why there is none.
+type FileResult = io::Result<Box<dyn DiskFile>>;
 
 /// What went wrong last with a file that no answer waits for.
 pub(super) type Trouble = Arc<Mutex<Option<String>>>;
@@ -72,7 +72,7 @@ struct Files {
     /// After a failure no segment goes any more, so that none is ever missing in the middle.
     may_retire: bool,
     trouble: Trouble,
-    ready: Sender<Made>,
+    ready: Sender<FileResult>,
 }
 
 impl Keeper {
@@ -161,7 +161,7 @@ impl Drop for Keeper {
 }
 
 impl Files {
-    fn new(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble, ready: Sender<Made>) -> Self {
+    fn new(disk: Arc<dyn Disk>, bytes: u32, own: u64, trouble: Trouble, ready: Sender<FileResult>) -> Self {
         // What an earlier process would have used again may be of another length.
         let surplus = disk.list().unwrap_or_default().into_iter().filter(|name| name.ends_with(FREE)).collect();
         Self {
@@ -182,21 +182,14 @@ impl Files {
 
     /// Does what is most urgent of what there is to do, or waits for more. Returns whether there will ever be more.
     fn work(&mut self, todo: &Receiver<Job>) -> bool {
-        loop {
-            match todo.try_recv() {
-                Ok(job) => self.note(job),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    self.give_room();
-                    return false;
-                }
-            }
-        }
-        if self.step() {
-            return true;
-        }
-        let job = if self.has_more() { todo.recv_timeout(STILL) } else { todo.recv().map_err(Into::into) };
-        match job {
+        // All that was asked for is known before anything is done.
+        let asked = match todo.try_recv() {
+            Err(TryRecvError::Empty) if self.step() => return true,
+            Err(TryRecvError::Empty) if self.has_more() => todo.recv_timeout(STILL),
+            Err(TryRecvError::Empty) => todo.recv().map_err(Into::into),
+            asked => asked.map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match asked {
             Ok(job) => self.note(job),
             Err(RecvTimeoutError::Timeout) => self.do_more(),
             Err(RecvTimeoutError::Disconnected) => {
@@ -417,7 +410,7 @@ mod tests {
 
     const BYTES: u32 = 4096;
 
-    fn files(disk: &MemoryDisk) -> (Files, Receiver<Made>) {
+    fn files(disk: &MemoryDisk) -> (Files, Receiver<FileResult>) {
         let (ready, spares) = channel();
         (Files::new(Arc::new(disk.clone()), BYTES, 1, Trouble::default(), ready), spares)
     }

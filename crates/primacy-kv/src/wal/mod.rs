@@ -123,7 +123,7 @@ impl Settings {
     #[cfg(feature = "flaws")]
     #[must_use]
     pub const fn planting(self, flaw: PlantedFlaw) -> Self {
-        Self { planted: Planted::of(flaw), ..self }
+        Self { planted: Planted::of(Some(flaw)), ..self }
     }
 
     /// The same, and the last batch is marked after this time without another.
@@ -177,8 +177,8 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
-/// A log that can be written to.
-struct Begun<B> {
+/// What a log that can be written to consists of.
+struct Parts<B> {
     writer: Writer,
     replicas: Vec<Recovered<B>>,
     report: Report,
@@ -206,7 +206,7 @@ impl Wal {
         disk: Arc<dyn Disk>,
         settings: Settings,
         start: fn(Arc<dyn Disk>, u32, u64, Trouble) -> io::Result<Keeper>,
-    ) -> Result<Begun<B>, OpenError> {
+    ) -> Result<Parts<B>, OpenError> {
         let at = |name: &str| {
             let path = disk.path(name);
             |source| OpenError::Disk { path, source }
@@ -215,7 +215,7 @@ impl Wal {
         let (segment, oldest, groups) = match recovery::scan(&*disk, Some(settings.node), &mut report)? {
             Some(scan) => {
                 let groups = finish(&*disk, scan.oldest, scan.groups)?;
-                let mending = settings.planted.mending(scan.mending, scan.end);
+                let mending = flaws::mending(settings.planted, scan.mending, scan.end);
                 let name = segment::name(scan.header.sequence);
                 if mending.is_cut && !mending.was_cut {
                     note_cut(&*disk).map_err(at(CUT))?;
@@ -248,12 +248,12 @@ impl Wal {
         let standing = Arc::default();
         let mut writer = Writer { disk, keeper, bytes, quiet, planted, groups, oldest, standing, segment };
         writer.retire();
-        Ok(Begun { writer, replicas, report, trouble })
+        Ok(Parts { writer, replicas, report, trouble })
     }
 
     fn open_on<B: Payload + From<Vec<u8>>>(disk: Arc<dyn Disk>, settings: Settings) -> Result<Opened<B>, OpenError> {
         let path = disk.path("");
-        let Begun { writer, replicas, report, trouble } = Self::begin_on(disk, settings, Keeper::start)?;
+        let Parts { writer, replicas, report, trouble } = Self::begin_on(disk, settings, Keeper::start)?;
         let standing = Arc::clone(&writer.standing);
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let own = Arc::clone(&queue);

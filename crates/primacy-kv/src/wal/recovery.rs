@@ -33,9 +33,9 @@ pub(super) struct Mending {
     pub(super) is_cut: bool,
     /// An earlier process has begun to overwrite one, and may have failed.
     pub(super) was_cut: bool,
-    /// Where to write
+    /// From where on it is written to.
     pub(super) start: u32,
-    /// what may not be on the disk, and zeros in the place of a torn tail.
+    /// What is written: what may not be on the disk, and zeros in the place of a torn tail.
     pub(super) bytes: Vec<u8>,
     /// The tag of the segment before it, if that may not say on the disk yet that it goes on.
     pub(super) unlinked: Option<Tag>,

@@ -10,7 +10,7 @@ use primacy_core::log::{Config, Payload, ReplicaId, Write};
 use super::queue::Batch;
 use super::writer::Writer;
 use super::{
-    AppendError, Begun, DiskFailure, GroupId, Keeper, OpenError, Recovered, Report, Settings, Wal, beginning, item,
+    AppendError, DiskFailure, GroupId, Keeper, OpenError, Parts, Recovered, Report, Settings, Wal, beginning, item,
 };
 pub use disk::{Fault, Image, MemoryDisk, Random};
 
@@ -47,7 +47,7 @@ impl Log {
     pub fn open<B: Payload + From<Vec<u8>>>(disk: &MemoryDisk, settings: Settings) -> Result<Opened<B>, OpenError> {
         settings.check()?;
         let begun = Wal::begin_on(Arc::new(disk.clone()), settings, Keeper::inline)?;
-        let Begun { writer, replicas, report, trouble: _ } = begun;
+        let Parts { writer, replicas, report, trouble: _ } = begun;
         let log = Self { writer, largest_record: settings.segment_bytes as usize / 4 };
         Ok(Opened { log, replicas, report })
     }
