@@ -137,6 +137,9 @@ impl Browser {
     }
 
     /// What can be read in this element; nothing if it is hidden.
+    ///
+    /// A row of the table has no text before the browser has drawn it (`content-visibility: auto`), which is a frame
+    /// later than it is in the document: for rows, [`Self::until_says`].
     pub(crate) fn says(&self, selector: &str) -> String {
         let says = self.run(
             "const part = document.querySelector(arguments[0]); return part.checkVisibility() ? part.innerText : '';",
