@@ -38,23 +38,41 @@ pub(super) fn measure(plan: &Plan, setup: &Setup<'_>, results: &mut Results) -> 
         for &flush_delay in &plan.flush_delays {
             for nth in 0..plan.systems.len() {
                 let system = plan.systems[(nth + run) % plan.systems.len()];
-                let mut cluster = start(&Setup { system, flush_delay, ..setup.clone() })?;
-                results.set_up(system, cluster.store.settings());
-                cluster.fill(&keys, &value)?;
-                if system == System::Primacy {
-                    nodes::gather(setup.primacy, &mut cluster)?;
-                }
-                for (request, clients, at) in works(system, !flush_delay.is_zero()) {
-                    thread::sleep(PAUSE);
-                    let flush_delay_us = flush_delay.as_micros() as u64;
-                    let work = Work { request, clients, at, flush_delay_us, bytes: plan.bytes };
-                    let run = one(plan, &mut cluster, work, &keys, &value)?;
-                    println!("{}", line(system, &work, &run));
-                    results.add(system, work, run);
-                    results.save()?;
+                let setup = Setup { system, flush_delay, ..setup.clone() };
+                if let Err(error) = load_all(plan, &setup, &keys, &value, results) {
+                    // One store that fails ends no long series, and neither is it passed over.
+                    println!("{system} has failed, and is started anew: {error:#}");
+                    load_all(plan, &setup, &keys, &value, results)?;
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// Starts a store and has it do each work once.
+fn load_all(
+    plan: &Plan,
+    setup: &Setup<'_>,
+    keys: &[String],
+    value: &[u8],
+    results: &mut Results,
+) -> Result<()> {
+    let Setup { system, flush_delay, .. } = *setup;
+    let mut cluster = start(setup)?;
+    results.set_up(system, cluster.store.settings());
+    cluster.fill(keys, value)?;
+    if system == System::Primacy {
+        nodes::gather(setup.primacy, &mut cluster)?;
+    }
+    for (request, clients, at) in works(system, !flush_delay.is_zero()) {
+        thread::sleep(PAUSE);
+        let flush_delay_us = flush_delay.as_micros() as u64;
+        let work = Work { request, clients, at, flush_delay_us, bytes: plan.bytes };
+        let run = one(plan, &mut cluster, work, keys, value)?;
+        println!("{}", line(system, &work, &run));
+        results.add(system, work, run);
+        results.save()?;
     }
     Ok(())
 }
