@@ -155,9 +155,11 @@ fn measure(options: &Options, part: Part, primacy: &Path, results: &mut Results)
         Part::Trace => [1, 50].into_iter().try_for_each(|clients| {
             trace::measure(&setup, clients, options.bytes, Duration::from_secs(options.seconds), results)
         }),
-        Part::Rest => [options.groups, 1]
-            .into_iter()
-            .try_for_each(|groups| rest::measure(&Setup { groups, ..setup.clone() }, options.rest_seconds, results)),
+        Part::Rest => {
+            [(options.groups, 1), (options.groups, 3), (1, 1)].into_iter().try_for_each(|(groups, leaders)| {
+                rest::measure(&Setup { groups, ..setup.clone() }, leaders, options.rest_seconds, results)
+            })
+        }
         Part::Restart => rest::restarts(&setup, options.restart_mib, options.restarts, options.bytes, results),
     }
 }

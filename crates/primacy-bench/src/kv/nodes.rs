@@ -120,10 +120,16 @@ fn replica(line: &str) -> Option<Replica> {
 
 /// Has the node that leads the first group lead all of them; which it is.
 pub(super) fn gather(primacy: &Path, cluster: &mut Cluster) -> Result<usize> {
-    let leader = cluster.await_leader()?;
-    for (group, replica) in replicas(cluster.servers[leader])?.iter().enumerate() {
-        if !replica.is_led_here {
-            let output = promote(primacy, cluster, group as u16, leader)?.output()?;
+    spread(primacy, cluster, 1)
+}
+
+/// Has this many nodes lead the groups in turn, from the one that leads the first group on; which that is.
+pub(super) fn spread(primacy: &Path, cluster: &mut Cluster, leaders: usize) -> Result<usize> {
+    let first = cluster.await_leader()?;
+    for group in 0..replicas(cluster.servers[first])?.len() {
+        let node = (first + group % leaders) % cluster.servers.len();
+        if !replicas(cluster.servers[node])?[group].is_led_here {
+            let output = promote(primacy, cluster, group as u16, node)?.output()?;
             let said = String::from_utf8_lossy(&output.stderr);
             ensure!(output.status.success(), "group {group} is not moved: {said}");
         }

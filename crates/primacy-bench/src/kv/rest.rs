@@ -12,20 +12,21 @@ use super::cluster::{Cluster, Setup, System};
 use super::codec::{Event, Outcome, Request};
 use super::connection::{Connection, SCRATCH_BYTES};
 use super::load::{Length, Load};
+use super::nodes;
 use super::process::wait_until;
 use super::results::{Rest, Restart, Results};
 use super::start::start;
 use super::throughput::value;
 use crate::proc;
 
-/// What starting has left to do is over by then.
-const SETTLED_AFTER: Duration = Duration::from_secs(6);
+/// What starting has left to do is over by then: the next file of the log becomes ready a MiB in each quarter of a second.
+const SETTLED_AFTER: Duration = Duration::from_secs(20);
 
-/// What nodes cost to which nobody speaks.
-pub(super) fn measure(setup: &Setup<'_>, seconds: u64, results: &mut Results) -> Result<()> {
+/// What nodes cost to which nobody speaks, where one of them leads all groups, or each of them some.
+pub(super) fn measure(setup: &Setup<'_>, leaders: usize, seconds: u64, results: &mut Results) -> Result<()> {
     let mut cluster = start(setup)?;
+    let leader = nodes::spread(setup.primacy, &mut cluster, leaders)?;
     thread::sleep(SETTLED_AFTER);
-    let leader = cluster.await_leader()?;
     let mut order: Vec<usize> = (0..cluster.servers.len()).collect();
     order.sort_by_key(|nth| *nth != leader);
     let cost = || anyhow::Ok((Instant::now(), cluster.cpu(), messages(&cluster)?));
@@ -41,6 +42,7 @@ pub(super) fn measure(setup: &Setup<'_>, seconds: u64, results: &mut Results) ->
     let rest = Rest {
         system: setup.system,
         groups: setup.groups,
+        leaders,
         lease_ms: setup.lease.as_millis() as u64,
         seconds: elapsed,
         cpu_percent: order.iter().map(percent).collect(),
@@ -49,7 +51,7 @@ pub(super) fn measure(setup: &Setup<'_>, seconds: u64, results: &mut Results) ->
         load: super::load_average(),
     };
     println!("{rest:?}");
-    let key = |rest: &Rest| (rest.system, rest.groups, rest.lease_ms);
+    let key = |rest: &Rest| (rest.system, rest.groups, rest.leaders, rest.lease_ms);
     results.rests.retain(|other| key(other) != key(&rest));
     results.rests.push(rest);
     results.save()

@@ -113,6 +113,8 @@ pub(super) struct HandOvers {
 pub(super) struct Rest {
     pub(super) system: System,
     pub(super) groups: u16,
+    /// How many nodes lead some of them.
+    pub(super) leaders: usize,
     pub(super) lease_ms: u64,
     pub(super) seconds: f64,
     /// The share of a core of each node, in per cent, the leader first.

@@ -150,8 +150,9 @@ fn others(results: &Results) -> String {
         let list = |values: &[f64]| values.iter().map(|value| number(*value)).collect::<Vec<_>>().join(", ");
         let _ = writeln!(
             text,
-            "* at rest, {} groups, lease {} ms, {:.0} s: {} % of a core (leader first), {:.1} messages a second, {} MiB; load {}",
+            "* at rest, {} groups, led by {} nodes, lease {} ms, {:.0} s: {} % of a core (leader first), {:.1} messages a second, {} MiB; load {}",
             rest.groups,
+            rest.leaders,
             rest.lease_ms,
             rest.seconds,
             list(&rest.cpu_percent),

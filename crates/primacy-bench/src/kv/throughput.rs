@@ -51,13 +51,7 @@ pub(super) fn measure(plan: &Plan, setup: &Setup<'_>, results: &mut Results) -> 
 }
 
 /// Starts a store and has it do each work once.
-fn load_all(
-    plan: &Plan,
-    setup: &Setup<'_>,
-    keys: &[String],
-    value: &[u8],
-    results: &mut Results,
-) -> Result<()> {
+fn load_all(plan: &Plan, setup: &Setup<'_>, keys: &[String], value: &[u8], results: &mut Results) -> Result<()> {
     let Setup { system, flush_delay, .. } = *setup;
     let mut cluster = start(setup)?;
     results.set_up(system, cluster.store.settings());

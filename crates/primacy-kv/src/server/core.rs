@@ -159,6 +159,9 @@ pub(super) struct Core {
     wake: Notify,
     /// The founding is known, or groups are there.
     changed: Notify,
+    /// The turn after this moment is followed by a review, which clears it.
+    review_from: Cell<Option<Instant>>,
+    review: Notify,
     is_ready: Cell<bool>,
     failure: RefCell<Option<NodeError>>,
     failed: Notify,
@@ -204,6 +207,8 @@ impl Core {
             notices: Arc::default(),
             wake: Notify::new(),
             changed: Notify::new(),
+            review_from: Cell::new(None),
+            review: Notify::new(),
             is_ready: Cell::new(false),
             failure: RefCell::new(None),
             failed: Notify::new(),
@@ -430,6 +435,15 @@ impl Core {
         let now = clock::now();
         let is_late = |replica: &Replica| replica.writes_since.is_some_and(|since| now.since(since) > within);
         connected * 2 > self.names.len() && !state.replicas.iter().any(is_late)
+    }
+
+    /// Returns when it is time to look again at what decides whether the node stands: after the first turn when nearly `every` has passed,
+    /// or after twice as long. Nearly all of it changes in turns, and beats cause those: a timer of its own would wake the thread as often
+    /// once more.
+    pub(super) async fn review_due(&self, every: Duration) {
+        self.review_from.set(Some(clock::now() + every * 3 / 4));
+        // Either way it is due.
+        drop(tokio::time::timeout(every * 2, self.review.notified()).await);
     }
 
     pub(super) fn leads(&self) -> Vec<u16> {

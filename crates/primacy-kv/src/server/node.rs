@@ -207,7 +207,7 @@ async fn review(core: Rc<Core>, standing: Rc<Vec<grants::Standing>>, timing: Tim
         for (group, one) in standing.iter().enumerate() {
             one.review(&core, group as u16, is_healthy);
         }
-        tokio::time::sleep(every).await;
+        core.review_due(every).await;
     }
 }
 

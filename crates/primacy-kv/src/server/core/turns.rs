@@ -100,6 +100,10 @@ impl Core {
         for (done, answer) in answers {
             done(answer);
         }
+        if self.review_from.get().is_some_and(|from| from <= now) {
+            self.review_from.set(None);
+            self.review.notify_one();
+        }
     }
 
     /// What a thread has told.
