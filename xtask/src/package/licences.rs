@@ -61,13 +61,23 @@ fn source(name: &str, version: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{name} {version} is not in {}", registries.display()))
 }
 
+/// Those of a package, and of code of others that it has in folders of its own.
 fn texts_of(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| failed(folder, &error))?;
-    let is_one = |path: &PathBuf| {
+    let is_one = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-        path.is_file() && NAMES.iter().any(|wanted| name.starts_with(wanted))
+        NAMES.iter().any(|wanted| name.starts_with(wanted))
     };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_one).collect();
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))?.flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().map_err(|error| failed(&folder, &error))?);
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && is_one(&path) {
+                files.push(path);
+            }
+        }
+    }
     files.sort();
     let read = |file: &PathBuf| fs::read(file).map_err(|error| failed(file, &error));
     files.iter().map(|file| Ok(String::from_utf8_lossy(&read(file)?).into_owned())).collect()
@@ -109,6 +119,20 @@ mod tests {
         let tree = "primacy-cli v0.1.0 (/a/crates/primacy-cli)|MIT\nb v2.0.0|MIT\na v1.0.0 (proc-macro)|ISC (*)\nb v2.0.0|MIT (*)\n";
         let told = |name: &str, version: &str, licence: &str| (name.to_owned(), version.to_owned(), licence.to_owned());
         assert_eq!(foreign(tree), [told("a", "1.0.0", "ISC"), told("b", "2.0.0", "MIT")]);
+    }
+
+    #[test]
+    fn the_licence_of_code_that_a_package_has_from_others_is_told() {
+        let folder = source("libmimalloc-sys", &version_of("libmimalloc-sys")).expect("cargo has unpacked it");
+        let texts = texts_of(&folder).expect("they can be read");
+        assert!(texts.iter().any(|text| text.contains("Microsoft Corporation")), "{texts:#?}");
+    }
+
+    fn version_of(name: &str) -> String {
+        let lock = include_str!("../../../Cargo.lock");
+        let package = lock.split("[[package]]").find(|package| package.contains(&format!("name = \"{name}\"")));
+        let version = package.expect("it is locked").lines().find_map(|line| line.strip_prefix("version = "));
+        version.expect("each has one").trim_matches('"').to_owned()
     }
 
     #[test]

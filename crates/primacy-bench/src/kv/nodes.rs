@@ -137,6 +137,15 @@ pub(super) fn spread(primacy: &Path, cluster: &mut Cluster, leaders: usize) -> R
     cluster.await_leader()
 }
 
+/// How many nodes lead groups.
+pub(super) fn led_by(cluster: &Cluster) -> Result<usize> {
+    let mut count = 0;
+    for server in &cluster.servers {
+        count += usize::from(replicas(*server)?.iter().any(|replica| replica.is_led_here));
+    }
+    Ok(count)
+}
+
 /// Orders that a node lead a group from now on, and says whether that was done.
 pub(super) fn promote(primacy: &Path, cluster: &Cluster, group: u16, node: usize) -> Result<Command> {
     let store = std::fs::read_to_string(cluster.folder.path().join("store"))?;

@@ -33,6 +33,8 @@ pub(super) fn measure(setup: &Setup<'_>, leaders: usize, seconds: u64, results: 
     let before = cost()?;
     thread::sleep(Duration::from_secs(seconds));
     let after = cost()?;
+    let led = nodes::led_by(&cluster)?;
+    ensure!(led == leaders, "{led} nodes lead by the end, and not {leaders}");
     let elapsed = (after.0 - before.0).as_secs_f64();
     let percent = |nth: &usize| (after.1[*nth] - before.1[*nth]).as_secs_f64() / elapsed * 100.0;
     let memory = |nth: &usize| {

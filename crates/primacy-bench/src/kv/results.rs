@@ -113,7 +113,8 @@ pub(super) struct HandOvers {
 pub(super) struct Rest {
     pub(super) system: System,
     pub(super) groups: u16,
-    /// How many nodes lead some of them.
+    /// How many nodes lead some of them; 0 if that was not told.
+    #[serde(default)]
     pub(super) leaders: usize,
     pub(super) lease_ms: u64,
     pub(super) seconds: f64,

@@ -59,16 +59,18 @@ fn load_all(plan: &Plan, setup: &Setup<'_>, keys: &[String], value: &[u8], resul
     if system == System::Primacy {
         nodes::gather(setup.primacy, &mut cluster)?;
     }
+    let mut runs = Vec::new();
     for (request, clients, at) in works(system, !flush_delay.is_zero()) {
         thread::sleep(PAUSE);
         let flush_delay_us = flush_delay.as_micros() as u64;
         let work = Work { request, clients, at, flush_delay_us, bytes: plan.bytes };
         let run = one(plan, &mut cluster, work, keys, value)?;
         println!("{}", line(system, &work, &run));
-        results.add(system, work, run);
-        results.save()?;
+        runs.push((work, run));
     }
-    Ok(())
+    // A store that fails at one of them counts in none.
+    runs.into_iter().for_each(|(work, run)| results.add(system, work, run));
+    results.save()
 }
 
 /// Random bytes, which nobody can make shorter.

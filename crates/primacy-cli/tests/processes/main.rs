@@ -21,6 +21,8 @@ mod isolate;
 mod kv;
 #[cfg(feature = "kv")]
 mod kv_flushes;
+#[cfg(feature = "kv")]
+mod kv_founding;
 mod lifecycle;
 mod metrics;
 #[cfg(feature = "kv")]

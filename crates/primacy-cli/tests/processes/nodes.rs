@@ -46,6 +46,17 @@ impl Nodes {
         nodes
     }
 
+    /// Ends all of them, and removes what they have kept.
+    pub(crate) fn forget(&mut self) {
+        for n in 0..NAMES.len() {
+            self.running[n] = None;
+            match std::fs::remove_dir_all(self.path(n)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
+                _ => {}
+            }
+        }
+    }
+
     pub(crate) fn path(&self, n: usize) -> PathBuf {
         self.folder.path().join(NAMES[n])
     }
@@ -76,6 +87,11 @@ impl Nodes {
 
     pub(crate) fn await_event(&self, n: usize, event: &str) {
         self.node(n).await_event(event);
+    }
+
+    /// Waits until one tells of this, or was killed; whether it lives.
+    pub(crate) fn lives_until(&mut self, n: usize, event: &str) -> bool {
+        self.running[n].as_mut().expect("it runs").lives_until(event)
     }
 
     pub(crate) fn node(&self, n: usize) -> &Voter {

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+#[cfg(feature = "kv")]
+use std::time::Duration;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -219,9 +221,26 @@ impl Voter {
 
     /// Waits until it tells of this, and gives what it says.
     pub(crate) fn await_event(&self, event: &str) -> String {
-        await_line(&self.events, |line| {
-            serde_json::from_str::<Value>(line).is_ok_and(|told| told["event"] == event && told["schema"] == 1)
-        })
+        await_line(&self.events, |line| tells_of(line, event))
+    }
+
+    /// Waits until it tells of this, or was killed; whether it lives. Its end closes no pipe that its warden has, too.
+    #[cfg(feature = "kv")]
+    pub(crate) fn lives_until(&mut self, event: &str) -> bool {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            match self.events.recv_timeout(Duration::from_millis(20)) {
+                Ok(line) if tells_of(&line, event) => return true,
+                Ok(_) => {}
+                Err(_) => {
+                    if let Some(status) = self.child.try_wait().expect("it was started") {
+                        assert_eq!(status.code(), None, "it was not killed");
+                        return false;
+                    }
+                }
+            }
+        }
+        panic!("it neither tells of {event} nor ends")
     }
 
     /// Waits until its log says this.
@@ -235,6 +254,10 @@ impl Drop for Voter {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn tells_of(line: &str, event: &str) -> bool {
+    serde_json::from_str::<Value>(line).is_ok_and(|told| told["event"] == event && told["schema"] == 1)
 }
 
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {

@@ -159,7 +159,7 @@ pub(super) struct Core {
     wake: Notify,
     /// The founding is known, or groups are there.
     changed: Notify,
-    /// The turn after this moment is followed by a review, which clears it.
+    /// The turn after this moment is followed by a review.
     review_from: Cell<Option<Instant>>,
     review: Notify,
     is_ready: Cell<bool>,
@@ -426,6 +426,7 @@ impl Core {
             replica.leadership = None;
             replica.group.ended(token, clock::now());
         });
+        self.review.notify_one();
     }
 
     /// Whether a grant would be of use: a majority of the nodes is connected, and the disk answers within that time.
@@ -437,9 +438,9 @@ impl Core {
         connected * 2 > self.names.len() && !state.replicas.iter().any(is_late)
     }
 
-    /// Returns when it is time to look again at what decides whether the node stands: after the first turn when nearly `every` has passed,
-    /// or after twice as long. Nearly all of it changes in turns, and beats cause those: a timer of its own would wake the thread as often
-    /// once more.
+    /// Returns when it is time to look again at what decides whether the node stands: at once when another node is connected or no more,
+    /// or a leadership is over; after the first turn when nearly `every` has passed; or after twice as long. Beats cause turns, and a timer
+    /// of its own would wake the thread as often once more.
     pub(super) async fn review_due(&self, every: Duration) {
         self.review_from.set(Some(clock::now() + every * 3 / 4));
         // Either way it is due.

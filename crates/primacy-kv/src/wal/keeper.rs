@@ -67,10 +67,10 @@ struct Files {
     next: Option<Spare>,
     /// Up to where it is wanted. If that is all of it, somebody waits for the answer.
     wanted: u32,
-    /// Making it ready has failed. It is not tried again before all of it is wanted: each trial may take all the room that is left.
-    has_failed: bool,
-    /// After a failure no segment goes any more, so that none is ever missing in the middle.
-    may_retire: bool,
+    /// Why making it ready has failed. It is not tried again before all of it is wanted: each trial may take all the room that is left.
+    not_filled: Option<String>,
+    /// Why a segment could not be taken away. None goes any more then, so that none is ever missing in the middle.
+    not_retired: Option<String>,
     trouble: Trouble,
     ready: Sender<FileResult>,
 }
@@ -173,8 +173,8 @@ impl Files {
             retiring: VecDeque::new(),
             next: None,
             wanted: 0,
-            has_failed: false,
-            may_retire: true,
+            not_filled: None,
+            not_retired: None,
             trouble,
             ready,
         }
@@ -221,7 +221,7 @@ impl Files {
         match job {
             Job::Fill(to) => {
                 self.wanted = to;
-                self.has_failed &= to < self.bytes;
+                self.not_filled.take_if(|_| to == self.bytes);
             }
             Job::Retire(sequence) => self.retiring.push_back(sequence),
         }
@@ -259,7 +259,7 @@ impl Files {
     /// Whether some of the next file is to be made ready, if it is wanted up to there.
     fn may_fill(&self, to: u32) -> bool {
         let ready = self.next.as_ref().map_or(0, |next| next.ready);
-        !self.has_failed && (ready < to || self.wanted == self.bytes)
+        self.not_filled.is_none() && (ready < to || self.wanted == self.bytes)
     }
 
     /// Has some more of the next file ready, if it is wanted up to there, under the name of what is ready; tells when it is whole, if
@@ -275,14 +275,11 @@ impl Files {
             self.give_room();
             filled = self.try_fill(to);
         }
-        let failure = filled.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
-        self.has_failed = failure.is_some();
-        if self.has_failed {
+        self.not_filled = filled.as_ref().err().map(|error| told(&*self.disk, SPARE, error));
+        if self.not_filled.is_some() {
             self.next = None;
         }
-        if self.has_failed || self.may_retire {
-            self.tell(failure);
-        }
+        self.tell();
         if self.wanted == self.bytes {
             let made = match filled {
                 Ok(()) => self.next.take_if(|next| next.ready >= self.bytes).map(|next| Ok(next.file)),
@@ -315,7 +312,7 @@ impl Files {
 
     /// Takes a segment away. Its old name is gone from the disk before anything else is done, also to what was in it.
     fn retire(&mut self, sequence: u64) {
-        if !self.may_retire {
+        if self.not_retired.is_some() {
             return;
         }
         let name = segment::name(sequence);
@@ -328,13 +325,16 @@ impl Files {
             Ok(()) if is_renamed => self.surplus.push(free),
             Ok(()) => {}
             Err(error) => {
-                self.may_retire = false;
-                self.tell(Some(told(&*self.disk, &name, &error)));
+                self.not_retired = Some(told(&*self.disk, &name, &error));
+                self.tell();
             }
         }
     }
 
-    fn tell(&self, trouble: Option<String>) {
+    fn tell(&self) {
+        let troubles: Vec<&str> =
+            [&self.not_filled, &self.not_retired].into_iter().filter_map(Option::as_deref).collect();
+        let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 }
@@ -406,7 +406,7 @@ fn remove(disk: &dyn Disk, name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wal::simulation::{Image, MemoryDisk};
+    use crate::wal::simulation::{Fault, Image, MemoryDisk};
 
     const BYTES: u32 = 4096;
 
@@ -456,6 +456,30 @@ mod tests {
             counts.push(disk.image().len());
         }
         assert_eq!(counts, (FREE_MAX + 1..=10).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_keeps_segments_is_told_for_good_and_what_keeps_the_next_file_as_long_as_it_does() {
+        let segments = (1..3).map(|n| (segment::name(n), vec![0; BYTES as usize]));
+        let disk = MemoryDisk::holding(&segments.collect(), 1, 512);
+        let (mut files, _spares) = files(&disk);
+        let told = |files: &Files| files.trouble.lock().expect("nobody panics").clone().unwrap_or_default();
+        disk.fail_at(0, Fault::Flush);
+        files.note(Job::Retire(1));
+        assert!(files.step());
+        let kept = told(&files);
+        assert!(kept.contains(&segment::name(1)), "{kept}");
+        disk.fill(true);
+        files.note(Job::Fill(512));
+        assert!(files.step());
+        let both = told(&files);
+        assert!(both.contains(SPARE) && both.ends_with(&kept), "{both}");
+        disk.fill(false);
+        files.note(Job::Fill(BYTES));
+        while files.step() {}
+        assert_eq!(told(&files), kept);
+        files.note(Job::Retire(2));
+        assert!(files.step() && disk.image().contains_key(&segment::name(2)), "none is missing in the middle");
     }
 
     #[test]

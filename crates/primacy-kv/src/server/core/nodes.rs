@@ -54,6 +54,7 @@ impl Nodes for Core {
             ids.retain(|_, other| *other != peer);
             ids.insert(hello.node, peer);
             known.node = Some(hello.node);
+            self.review.notify_one();
         }
         known.serves.clone_from(&hello.serves);
         if direction == Direction::In {
@@ -87,6 +88,7 @@ impl Nodes for Core {
         if !is_sent && !is_heard {
             state.ids.retain(|_, other| *other != peer);
             state.peers[peer].node = None;
+            self.review.notify_one();
         }
         drop(state);
         if let Some(node) = node {
