@@ -80,7 +80,7 @@ impl Group {
         }
         let planted = settings.planted();
         Ok(Self {
-            tables: Tables::new(table),
+            tables: Tables::new(table, settings.snapshot_sooner),
             log: settings.log_node(log),
             origin: Origin::new(settings.starts, settings.patience, planted),
             settings,

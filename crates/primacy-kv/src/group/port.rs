@@ -35,6 +35,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How many bytes of log entries make a snapshot due.
     pub snapshot_every: usize,
+    /// By how many bytes sooner the first one is due.
+    pub snapshot_sooner: usize,
     /// How many bytes of requests one entry has, or one request.
     pub entry_bytes: usize,
     /// How many bytes of entries are not committed at most, before requests wait.
@@ -56,6 +58,7 @@ impl Settings {
             lease,
             patience: lease * 2,
             snapshot_every: 64 << 20,
+            snapshot_sooner: 0,
             entry_bytes: 256 << 10,
             uncommitted_bytes: 16 << 20,
             #[cfg(feature = "flaws")]

@@ -29,8 +29,9 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(table: Option<Table>) -> Self {
-        Self { table, ..Self::default() }
+    /// With so many bytes of entries that are taken for applied until there is a snapshot.
+    pub(super) fn new(table: Option<Table>, applied_bytes: usize) -> Self {
+        Self { table, applied_bytes, ..Self::default() }
     }
 
     /// How many bytes of entries a snapshot would take the place of.

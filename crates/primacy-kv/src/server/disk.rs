@@ -1,6 +1,6 @@
 //! What a node has on its disk, opened in order: the write-ahead log, the snapshots that it names, and the groups made of both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc::channel;
 
@@ -53,7 +53,7 @@ pub(super) fn open(
         log.and_then(DurableLog::snapshot).is_some_and(|snapshot| snapshot.position.index == index)
     })?;
     let (begun, done) = channel();
-    let mut waits = 0;
+    let mut new = BTreeSet::new();
     for number in 0..founding.groups {
         let group = GroupId(u32::from(number) + 1);
         if known.contains_key(&group) {
@@ -70,9 +70,9 @@ pub(super) fn open(
         known.insert(group, config.clone().map_or_else(DurableLog::blank, DurableLog::founding));
         let begun = begun.clone();
         opened.wal.begin(group, own, config, move |done| _ = begun.send(done))?;
-        waits += 1;
+        new.insert(group);
     }
-    for _ in 0..waits {
+    for _ in &new {
         done.recv().unwrap_or(Err(wal::AppendError::Closed))?;
     }
     let mut groups = Vec::new();
@@ -80,7 +80,9 @@ pub(super) fn open(
         let group = GroupId(u32::from(number) + 1);
         let Some(log) = known.remove(&group) else { continue };
         let table = log.snapshot().map(|snapshot| snapshots.load(group, snapshot)).transpose()?;
-        let made = Group::new(settings, log, table, clock::now());
+        let snapshot_sooner =
+            if new.contains(&group) { sooner(settings.snapshot_every, number, founding.groups) } else { 0 };
+        let made = Group::new(group::Settings { snapshot_sooner, ..settings }, log, table, clock::now());
         groups.push(made.map_err(|error| NodeError::Broken {
             group: number,
             why: error.to_string(),
@@ -90,7 +92,29 @@ pub(super) fn open(
     Ok(Opened { wal: opened.wal, folder: snapshots, groups })
 }
 
+/// By how many bytes sooner than others a new group takes its first snapshot. Groups in which as much is written take theirs one after the
+/// other then, and segments of the log are free as others are needed. If all came at once, a log as long as all of them would be free at
+/// once, and its files removed and made anew each time.
+fn sooner(every: usize, number: u16, groups: u16) -> usize {
+    every / usize::from(groups) * usize::from(number)
+}
+
 fn first_config(founding: &Founding) -> Result<Config, NodeError> {
-    let members: std::collections::BTreeSet<ReplicaId> = founding.members.iter().map(|(_, id)| *id).collect();
+    let members: BTreeSet<ReplicaId> = founding.members.iter().map(|(_, id)| *id).collect();
     Config::new(members).map_err(|error| NodeError::Snapshot(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_groups_take_their_snapshots_in_equal_steps_and_none_before_anything_is_written() {
+        let every = 64 << 20;
+        let sooner: Vec<usize> = (0..16).map(|number| sooner(every, number, 16)).collect();
+        assert!(sooner.windows(2).all(|pair| pair[1] - pair[0] == every / 16), "{sooner:?}");
+        assert_eq!((sooner[0], sooner[15]), (0, every - every / 16));
+        assert_eq!(super::sooner(every, 0, 1), 0);
+        assert!(super::sooner(1, 1, 2) < 1);
+    }
 }
