@@ -3,6 +3,7 @@
 //! All stores run as private instances of this run, and one loader asks all of them. Needs Debian's `redis-server`, `etcd-server`,
 //! `libzookeeper-java` with a JRE, `util-linux`, `iproute2`, and `strace` for slower disks.
 
+mod bare_copy;
 mod cluster;
 mod codec;
 mod connection;

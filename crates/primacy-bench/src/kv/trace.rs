@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::bare_copy;
 use super::cluster::{Cluster, Setup};
 use super::codec::Request;
 use super::load::{Length, Load};
@@ -85,7 +86,7 @@ pub(super) fn measure(
         );
     }
     for (stage, half, most) in &trace.stages {
-        println!("  {stage:<32} {half:>6.0} us at the median, {most:>6.0} at 99 %");
+        println!("  {stage:<38} {half:>6.0} us at the median, {most:>6.0} at 99 %");
     }
     results.traces.retain(|other| other.clients != clients);
     results.traces.push(trace);
@@ -136,13 +137,18 @@ fn stages(
         anyhow::Ok((spread(50), spread(99)))
     };
     let flushes = flushes(cluster.folder.path(), value)?;
-    let flush = |percent| percentile(flushes.iter().map(|time| time.as_secs_f64() * 1e6), percent);
+    let copies = bare_copy::measure(cluster.folder.path(), value, length)?;
+    let spread = |times: &[Duration]| {
+        let at = |percent| percentile(times.iter().map(|time| time.as_secs_f64() * 1e6), percent);
+        (at(50), at(99))
+    };
     let alone = nodes::start_alone(setup)?;
     alone.fill(keys, value)?;
     let follower = (leader + 1) % cluster.servers.len();
     let stage = |what: &str, (half, most): (f64, f64)| (what.to_owned(), half, most);
     Ok(vec![
-        stage("a flush by itself", (flush(50), flush(99))),
+        stage("a flush by itself", spread(&flushes)),
+        stage("three threads that only copy and flush", spread(&copies)),
         stage("a read at the leader", one(cluster, leader, Request::Get)?),
         stage("a write on a node alone", one(&alone, 0, Request::Set)?),
         stage("a write at the leader of three", one(cluster, leader, Request::Set)?),

@@ -71,7 +71,7 @@ pub(crate) fn main(node: &FlawedNode) -> Result<()> {
         timing: Timing::new(TimingSettings::new(Duration::from_millis(millis)))?,
         reads: Reading::Lease,
         memory_max: None,
-        snapshot_every: node.snapshot_every.trim_end_matches("MiB").parse::<usize>()? << 20,
+        snapshot_every: Some(node.snapshot_every.trim_end_matches("MiB").parse::<usize>()? << 20),
         clients,
     };
     let flaw = AnyFlaw::Group(match node.flaw {

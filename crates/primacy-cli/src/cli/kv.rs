@@ -82,9 +82,11 @@ pub(crate) struct KvArgs {
     /// The longest value
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size, hide_short_help = true)]
     value_max: usize,
-    /// After how many bytes of log a group takes a snapshot
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size, hide_short_help = true)]
-    snapshot_every: usize,
+    /// After how many bytes of log a group takes a snapshot [default: as many as its keys take]
+    ///
+    /// By default 8MiB at least and 64MiB at most. The logs of all groups never wait for more than an eighth of --memory.
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    snapshot_every: Option<usize>,
     /// The folder that `primacy peer certs` has filled
     ///
     /// Nodes on several machines prove by it to each other who they are.
@@ -168,7 +170,7 @@ pub(crate) struct NodeOptions {
     pub(crate) timing: Timing,
     pub(crate) reads: Reads,
     pub(crate) memory: Option<usize>,
-    pub(crate) snapshot_every: usize,
+    pub(crate) snapshot_every: Option<usize>,
     pub(crate) clients: clients::Settings,
 }
 

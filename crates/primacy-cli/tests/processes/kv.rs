@@ -292,6 +292,16 @@ fn a_node_that_was_away_for_long_is_brought_up_to_date_by_a_snapshot() {
 }
 
 #[test]
+fn the_log_of_a_node_with_little_memory_is_short() {
+    // An eighth of it is for logs: snapshots are due each MiB. A small table alone has one each 8 MiB.
+    let nodes = Nodes::start(&["--groups", "1", "--memory", "8MiB"]);
+    let mut client = nodes.client(0);
+    let value = "v".repeat(8_000);
+    (0..400).for_each(|n| client.set(&format!("key{}", n % 10), &value));
+    nodes.await_status(0, |status| status["groups"][0]["snapshot"].as_u64() > Some(200));
+}
+
+#[test]
 fn a_damaged_snapshot_is_refused_with_what_to_do() {
     let mut nodes = Nodes::start(&["--groups", "1"]);
     nodes.client(0).set("a", "1");

@@ -133,7 +133,7 @@ impl Group {
         let Some((index, chunks)) = self.tables.to_compact() else { return };
         let (installs, is_needed) = self.log.lags(index);
         let bound = if installs { WAITS_FOR_NEW } else { WAITS_FOR_LATE };
-        if is_needed && self.log.replica().log().bytes() < self.settings.snapshot_every.saturating_mul(bound) {
+        if is_needed && self.log.replica().log().bytes() < self.snapshot_due().saturating_mul(bound) {
             return;
         }
         let _: Option<Snapshot> = self.log.compact(index, chunks);

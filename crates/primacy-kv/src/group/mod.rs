@@ -34,7 +34,7 @@ use lead::Replacement;
 use leading::{Leading, Phase, group_time};
 pub use message::{Answers, Forward, Message};
 use origin::Origin;
-pub use port::{Broken, Effect, REQUEST_MAX, ReplaceError, Resignation, Settings, Status, Turn};
+pub use port::{Broken, Effect, REQUEST_MAX, ReplaceError, Resignation, Settings, SnapshotEvery, Status, Turn};
 use tables::Tables;
 
 /// One replica of a group.
@@ -289,7 +289,12 @@ impl Group {
 
     /// Whether a snapshot is due.
     pub fn wants_snapshot(&self) -> bool {
-        !self.tables.is_taking() && self.tables.applied_bytes() >= self.settings.snapshot_every
+        !self.tables.is_taking() && self.tables.applied_bytes() >= self.snapshot_due()
+    }
+
+    /// How many bytes of log entries make one due.
+    pub(super) fn snapshot_due(&self) -> usize {
+        self.settings.snapshot_every.bytes(self.bytes())
     }
 
     /// Begins a snapshot, and returns its index. `None` if there is nothing to take one of, or one is being taken.

@@ -18,6 +18,40 @@ use crate::wire::Malformed;
 /// One request is refused if it is larger than this, since it has to fit into one record of the write-ahead log.
 pub const REQUEST_MAX: usize = 12 << 20;
 
+/// How many bytes of log entries make a snapshot due: as many as the table has, within bounds. So a log, which is kept in memory, is not
+/// larger than the table if that is large, and what is written for snapshots is about as much as what is written to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotEvery {
+    least: usize,
+    most: usize,
+}
+
+impl Default for SnapshotEvery {
+    fn default() -> Self {
+        Self { least: 8 << 20, most: 64 << 20 }
+    }
+}
+
+impl SnapshotEvery {
+    /// So many, however large the table is.
+    pub const fn fixed(bytes: usize) -> Self {
+        Self { least: bytes, most: bytes }
+    }
+
+    /// The same, but for a node whose tables may take so much memory in all: its logs are to have no more than an eighth of that, and half
+    /// of it while a replica is late. A group's log has 256 KiB in any case.
+    #[must_use]
+    pub fn within(self, memory_max: usize, groups: u16) -> Self {
+        let share = (memory_max / 8 / usize::from(groups.max(1))).max(256 << 10);
+        Self { least: self.least.min(share), most: self.most.min(share) }
+    }
+
+    /// How many, for a table of this size.
+    pub fn bytes(self, table: usize) -> usize {
+        table.clamp(self.least, self.most)
+    }
+}
+
 /// How a replica of a group works.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -34,7 +68,7 @@ pub struct Settings {
     /// How long a request may wait for a leader.
     pub patience: Duration,
     /// How many bytes of log entries make a snapshot due.
-    pub snapshot_every: usize,
+    pub snapshot_every: SnapshotEvery,
     /// By how many bytes sooner the first one is due.
     pub snapshot_sooner: usize,
     /// How many bytes of requests one entry has, or one request.
@@ -57,7 +91,7 @@ impl Settings {
             reads: Reading::Lease,
             lease,
             patience: lease * 2,
-            snapshot_every: 64 << 20,
+            snapshot_every: SnapshotEvery::default(),
             snapshot_sooner: 0,
             entry_bytes: 256 << 10,
             uncommitted_bytes: 16 << 20,
@@ -219,4 +253,34 @@ pub struct Status {
     pub log_bytes: usize,
     /// How many requests of this node's clients wait.
     pub waiting: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SnapshotEvery;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_snapshot_is_due_when_the_log_is_as_large_as_the_table_within_bounds() {
+        let every = SnapshotEvery::default();
+        let due = [0, MIB, 20 * MIB, 1_000 * MIB].map(|table| every.bytes(table) / MIB);
+        assert_eq!(due, [8, 8, 20, 64]);
+        assert_eq!([0, MIB, 1_000 * MIB].map(|table| SnapshotEvery::fixed(MIB).bytes(table)), [MIB; 3]);
+    }
+
+    #[test]
+    fn the_logs_of_all_groups_have_no_more_than_an_eighth_of_the_memory() {
+        for (memory_max, groups) in [(256 * MIB, 16), (1 << 30, 16), (64 << 30, 16), (1 << 30, 1), (8 << 30, 1_024)] {
+            let every = SnapshotEvery::default().within(memory_max, groups);
+            for table in [0, 10 * MIB, memory_max] {
+                let all = every.bytes(table) * usize::from(groups);
+                assert!(all <= memory_max / 8, "{memory_max} {groups} {table}: {all}");
+            }
+        }
+        // Some log has to be there.
+        assert_eq!(SnapshotEvery::default().within(MIB, 16).bytes(0), MIB / 4);
+        // Who wants less has less.
+        assert_eq!(SnapshotEvery::fixed(MIB).within(64 << 30, 16), SnapshotEvery::fixed(MIB));
+    }
 }

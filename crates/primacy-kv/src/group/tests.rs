@@ -87,7 +87,7 @@ impl Cluster {
         disk.starts += 1;
         let mut settings = Settings::new(id(own), disk.starts, LEASE);
         settings.reads = self.reads.unwrap_or(Reading::Lease);
-        settings.snapshot_every = self.snapshot_every.unwrap_or(usize::MAX);
+        settings.snapshot_every = SnapshotEvery::fixed(self.snapshot_every.unwrap_or(usize::MAX));
         #[cfg(feature = "flaws")]
         {
             settings.flaw = self.flaw;

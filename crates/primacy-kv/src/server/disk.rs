@@ -75,13 +75,13 @@ pub(super) fn open(
     for _ in &new {
         done.recv().unwrap_or(Err(wal::AppendError::Closed))?;
     }
+    let first_snapshot = settings.snapshot_every.bytes(0);
     let mut groups = Vec::new();
     for number in 0..founding.groups {
         let group = GroupId(u32::from(number) + 1);
         let Some(log) = known.remove(&group) else { continue };
         let table = log.snapshot().map(|snapshot| snapshots.load(group, snapshot)).transpose()?;
-        let snapshot_sooner =
-            if new.contains(&group) { sooner(settings.snapshot_every, number, founding.groups) } else { 0 };
+        let snapshot_sooner = if new.contains(&group) { sooner(first_snapshot, number, founding.groups) } else { 0 };
         let made = Group::new(group::Settings { snapshot_sooner, ..settings }, log, table, clock::now());
         groups.push(made.map_err(|error| NodeError::Broken {
             group: number,

@@ -27,7 +27,7 @@ use super::identity::Identity;
 use super::links::{self, Wires};
 pub use super::port::{Event, NodeError, NodeSettings};
 use super::snapshots::SnapshotWriter;
-use crate::group;
+use crate::group::{self, SnapshotEvery};
 
 /// How often the disk is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -101,7 +101,10 @@ async fn run_with(
     tokio::pin!(failed, stopped);
     core.begin();
     let mut of_groups = group::Settings::new(core.own(), core.starts(), timing.lease());
-    (of_groups.reads, of_groups.snapshot_every) = (reads, snapshot_every);
+    of_groups.reads = reads;
+    if let Some(bytes) = snapshot_every {
+        of_groups.snapshot_every = SnapshotEvery::fixed(bytes);
+    }
     adjust(&mut of_groups);
     let opening = open(Rc::clone(&core), Rc::clone(&events), of_groups, folder.clone());
     tokio::select! {
@@ -157,7 +160,7 @@ fn label(name: &str) -> Result<Label, NodeError> {
 }
 
 /// Waits for the founding, and opens what is on the disk.
-async fn open(core: Rc<Core>, events: Events, settings: group::Settings, folder: PathBuf) -> Result<(), NodeError> {
+async fn open(core: Rc<Core>, events: Events, mut settings: group::Settings, folder: PathBuf) -> Result<(), NodeError> {
     let founding = loop {
         match tokio::time::timeout(PATIENCE, core.founded()).await {
             Ok(founding) => break founding,
@@ -181,6 +184,9 @@ async fn open(core: Rc<Core>, events: Events, settings: group::Settings, folder:
         );
         warn!("{why}");
         events(&Event::Waiting { why });
+    }
+    if let (_, Some(max), _) = core.memory() {
+        settings.snapshot_every = settings.snapshot_every.within(max, founding.groups);
     }
     let has_begun = core.has_begun();
     let opening = tokio::task::spawn_blocking(move || disk::open(&folder, &founding, settings, has_begun));

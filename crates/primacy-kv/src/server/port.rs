@@ -31,8 +31,8 @@ pub struct NodeSettings {
     pub reads: Reading,
     /// How much memory tables may take.
     pub memory_max: Option<usize>,
-    /// How many bytes of log entries make a snapshot due.
-    pub snapshot_every: usize,
+    /// How many bytes of log entries make a snapshot due, if not as many as the table has.
+    pub snapshot_every: Option<usize>,
     /// How clients are served.
     pub clients: clients::Settings,
 }

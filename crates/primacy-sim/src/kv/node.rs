@@ -2,7 +2,7 @@
 
 use primacy_core::log::ReplicaId;
 use primacy_core::{CandidateId, Instant};
-use primacy_kv::group::{Effect, Group, Message, Resignation, Settings, Turn};
+use primacy_kv::group::{Effect, Group, Message, Resignation, Settings, SnapshotEvery, Turn};
 use primacy_kv::slot::Slot;
 use primacy_kv::table::Table;
 
@@ -113,7 +113,7 @@ impl World {
         let mut settings = Settings::new(self.nodes[node].id, starts, scenario.lease());
         settings.limits = scenario.limits;
         settings.reads = scenario.reads;
-        settings.snapshot_every = scenario.snapshot_every;
+        settings.snapshot_every = SnapshotEvery::fixed(scenario.snapshot_every);
         settings.entry_bytes = scenario.entry_bytes;
         settings.uncommitted_bytes = scenario.uncommitted_bytes;
         #[cfg(feature = "canaries")]
