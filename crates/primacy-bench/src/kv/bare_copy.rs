@@ -23,8 +23,7 @@ type Answer = [u8; 5];
 pub(super) fn measure(folder: &Path, value: &[u8], length: Duration) -> Result<Vec<Duration>> {
     let [mut client, at_leader] = connection()?;
     let links = [connection()?, connection()?];
-    let disks = ["leader", "first", "second"].map(|name| Disk::new(folder, name, value.len()));
-    let [leader, first, second] = disks;
+    let [leader, first, second] = ["leader", "first", "second"].map(|name| Disk::new(folder, name, value.len()));
     let (mut leader, mut first, mut second) = (leader?, first?, second?);
     let [[to_first, mut at_first], [to_second, mut at_second]] = links;
     thread::scope(|scope| {
@@ -59,14 +58,14 @@ fn connection() -> Result<[TcpStream; 2]> {
 }
 
 /// A file that has its room already, to which one value after the other is written.
-struct Disk {
+pub(super) struct Disk {
     file: File,
     next: u64,
     end: u64,
 }
 
 impl Disk {
-    fn new(folder: &Path, name: &str, bytes: usize) -> Result<Self> {
+    pub(super) fn new(folder: &Path, name: &str, bytes: usize) -> Result<Self> {
         const VALUES: usize = 20_000;
         let file = File::create(folder.join(name))?;
         file.write_all_at(&vec![1; bytes * VALUES], 0)?;
@@ -74,7 +73,8 @@ impl Disk {
         Ok(Self { file, next: 0, end: (bytes * VALUES) as u64 })
     }
 
-    fn keep(&mut self, value: &[u8]) -> Result<()> {
+    /// Writes and flushes it.
+    pub(super) fn keep(&mut self, value: &[u8]) -> Result<()> {
         if self.next == self.end {
             self.next = 0;
         }

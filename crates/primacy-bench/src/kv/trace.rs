@@ -2,8 +2,7 @@
 //! stages take, by what each of them adds.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -160,13 +159,10 @@ fn stages(
 /// How long this disk takes to keep one value after the other in a file that has its room already.
 fn flushes(folder: &std::path::Path, value: &[u8]) -> Result<Vec<Duration>> {
     const COUNT: usize = 500;
-    let file = File::create(folder.join("flushes"))?;
-    file.write_all_at(&vec![0; value.len() * COUNT], 0)?;
-    file.sync_all()?;
-    let flush = |nth: usize| {
+    let mut disk = bare_copy::Disk::new(folder, "flushes", value.len())?;
+    let flush = |_| {
         let began = Instant::now();
-        file.write_all_at(value, (nth * value.len()) as u64)?;
-        file.sync_data()?;
+        disk.keep(value)?;
         anyhow::Ok(began.elapsed())
     };
     (0..COUNT).map(flush).collect()

@@ -33,13 +33,13 @@ impl Default for SnapshotEvery {
 }
 
 impl SnapshotEvery {
-    /// So many, however large the table is.
+    /// This many, whatever the size of the table.
     pub const fn fixed(bytes: usize) -> Self {
         Self { least: bytes, most: bytes }
     }
 
-    /// The same, but for a node whose tables may take so much memory in all: its logs are to have no more than an eighth of that, and half
-    /// of it while a replica is late. A group's log has 256 KiB in any case.
+    /// The same, for a node whose tables may take `memory_max` bytes in all: its logs have an eighth of that at most, and half of it while
+    /// a replica is late. A group's log may have 256 KiB in any case.
     #[must_use]
     pub fn within(self, memory_max: usize, groups: u16) -> Self {
         let share = (memory_max / 8 / usize::from(groups.max(1))).max(256 << 10);

@@ -29,7 +29,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// With so many bytes of entries that are taken for applied until there is a snapshot.
+    /// `applied_bytes`: how many bytes of entries count as applied from the start, until there is a snapshot.
     pub(super) fn new(table: Option<Table>, applied_bytes: usize) -> Self {
         Self { table, applied_bytes, ..Self::default() }
     }
