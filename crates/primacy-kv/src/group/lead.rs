@@ -219,7 +219,7 @@ impl Group {
     }
 
     pub(super) fn beats_every(&self) -> Duration {
-        self.settings.lease / 8
+        self.settings.lease / 6
     }
 
     pub(super) fn beat(&mut self, now: Instant, asks: bool) {

@@ -44,7 +44,7 @@ fn a_pipeline_that_meets_a_leader_while_it_opens_is_done_in_order() {
     cluster.grant(1, 2);
     let fetched = cluster.run_but(is_fetched);
     assert_eq!(fetched.len(), 1);
-    cluster.now = cluster.now + LEASE / 8;
+    cluster.now = cluster.now + LEASE / 6;
     cluster.turn(1);
     assert!(cluster.run_but(is_fetched).is_empty());
     let first = cluster.ask(3, set("x", "first"));

@@ -130,7 +130,7 @@ fn what_a_leader_has_told_is_not_lost_where_nothing_is_written() {
         cluster.lead(leader, token);
     }
     // At most one beat is lost with each change.
-    let lost = LEASE / 8 * 3;
+    let lost = LEASE / 6 * 3;
     cluster.pass(LEASE / 4 + lost);
     assert_eq!(cluster.answer(1, get("a")), Ok(Reply::Null));
 }

@@ -26,11 +26,21 @@ impl History {
     }
 }
 
+/// How much of what was written is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// There are many snapshots with nearly all in them: the last segments alone are needed.
+    Little,
+    /// As chance will have it.
+    Some,
+    /// Snapshots have little in them: nearly all segments are needed.
+    Most,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     random: Random,
-    /// Snapshots have little in them, so that nearly all segments are needed.
-    keeps: bool,
+    kept: Kept,
     groups: BTreeMap<GroupId, History>,
 }
 
@@ -48,13 +58,19 @@ fn config(random: &mut Random) -> Config {
 
 impl Script {
     pub(super) fn new(seed: u64) -> Self {
+        let (random, kept) = (Random::new(seed), Kept::Some);
         let new = || History { states: vec![None], ..History::default() };
-        Self { random: Random::new(seed), keeps: false, groups: (1..=3).map(|group| (GroupId(group), new())).collect() }
+        Self { random, kept, groups: (1..=3).map(|group| (GroupId(group), new())).collect() }
     }
 
     /// One that needs nearly all segments.
     pub(super) fn keeping(seed: u64) -> Self {
-        Self { keeps: true, ..Self::new(seed) }
+        Self { kept: Kept::Most, ..Self::new(seed) }
+    }
+
+    /// One that needs only the last segments.
+    pub(super) fn keeping_little(seed: u64) -> Self {
+        Self { kept: Kept::Little, ..Self::new(seed) }
     }
 
     /// It goes on from what was found.
@@ -93,7 +109,7 @@ impl Script {
         let history = self.groups.get_mut(&group).expect("it is one of them");
         let (acknowledged, tell) = (Arc::clone(&history.acknowledged), tell.clone());
         let before = history.states.len();
-        let begins = history.now().is_none() || (random.below(60) == 0 && !self.keeps);
+        let begins = history.now().is_none() || (random.below(60) == 0 && self.kept == Kept::Some);
         if begins {
             let (replica, founding) = (ReplicaId::from_bits(random.below(1 << 40) as u128), config(random));
             history.states.push(Some((replica, Log::founding(founding.clone()))));
@@ -102,7 +118,7 @@ impl Script {
                 move |written: Result<(), _>| answer(written.is_ok(), &acknowledged, (before - 1, reached), &tell);
             return wal.begin(group, replica, Some(founding), done).is_ok();
         }
-        let writes: Vec<Write<Vec<u8>>> = (0..=random.below(2)).map(|_| write(random, history, self.keeps)).collect();
+        let writes: Vec<Write<Vec<u8>>> = (0..=random.below(2)).map(|_| write(random, history, self.kept)).collect();
         let reached = history.states.len() - 1;
         let done = move |written: Result<(), _>| answer(written.is_ok(), &acknowledged, (before - 1, reached), &tell);
         wal.append(group, &writes, done).is_ok()
@@ -113,7 +129,7 @@ impl Script {
         let (mut writes, mut histories) = (Vec::new(), Vec::new());
         for (group, history) in self.groups.iter_mut().filter(|(_, history)| history.now().is_some()) {
             let before = history.states.len() - 1;
-            writes.push((*group, vec![write(&mut self.random, history, self.keeps)]));
+            writes.push((*group, vec![write(&mut self.random, history, self.kept)]));
             histories.push((Arc::clone(&history.acknowledged), (before, history.states.len() - 1)));
         }
         let tell = tell.clone();
@@ -171,28 +187,31 @@ fn acknowledge(acknowledged: &Mutex<usize>, (before, reached): (usize, usize)) {
 }
 
 /// Something that this replica may write next. Its states are noted.
-fn write(random: &mut Random, history: &mut History, keeps: bool) -> Write<Vec<u8>> {
+fn write(random: &mut Random, history: &mut History, kept: Kept) -> Write<Vec<u8>> {
     let (replica, mut log) = history.now().cloned().expect("it has begun");
     let (start, last) = (log.start().index, log.last().index);
     let number = log.promised().token.get().max(1);
     let write = match random.below(20) {
         0..=2 => Write::Promise(ballot(number + random.below(3) as u64)),
-        3 | 4 if last > start => {
-            let further = if keeps { 0 } else { random.below((last - start) as usize) as u64 };
+        what @ 3..=10 if last > start && (what < 5 || kept == Kept::Little) => {
+            let further = match kept {
+                Kept::Little => last - start - 1,
+                Kept::Some => random.below((last - start) as usize) as u64,
+                Kept::Most => 0,
+            };
             let position = log.position_at(start + 1 + further).expect("kept");
             let config = log.config_at(position.index).expect("kept").clone();
             Write::Compact(Snapshot { position, config, time: GroupTime::from_millis(number), chunks: 1 })
         }
-        5 if random.below(3) == 0 && !keeps => {
+        5 if random.below(3) == 0 && kept == Kept::Some => {
             let mut position = log.last();
             position.index += 1 + random.below(9) as u64;
             Write::Install(Snapshot { position, config: config(random), time: GroupTime::default(), chunks: 2 })
         }
         other => {
-            let cut = if keeps {
-                random.below(3).min((last - start) as usize)
-            } else {
-                random.below((last - start + 1) as usize)
+            let cut = match kept {
+                Kept::Most => random.below(3).min((last - start) as usize),
+                Kept::Some | Kept::Little => random.below((last - start + 1) as usize),
             };
             let after = if other < 8 { last - cut as u64 } else { last };
             let entries = (0..random.below(4)).map(|_| entry(random, number)).collect();

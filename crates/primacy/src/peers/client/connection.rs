@@ -168,7 +168,12 @@ impl ConnectionHandle {
     }
 
     pub(crate) fn state(&self) -> ConnectionState {
-        self.connection.state.borrow().clone()
+        self.with_state(Clone::clone)
+    }
+
+    /// Something about the state, which is not copied.
+    pub(crate) fn with_state<T>(&self, about: impl FnOnce(&ConnectionState) -> T) -> T {
+        about(&self.connection.state.borrow())
     }
 
     /// Waits until the connection has been made, or could not be.

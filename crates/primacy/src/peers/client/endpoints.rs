@@ -51,6 +51,12 @@ impl VoterEndpoints {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The voters that are known, if they are later ones than these.
+    pub(super) fn later_than(&self, cluster: &Cluster) -> Option<Cluster> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|known| known.number() > cluster.number()).cloned()
+    }
+
     /// Where to look for these voters. One that was named is where it was named: the voters may reach each other at other addresses.
     /// Only if voters were exchanged, it may be another by now.
     pub(super) fn addresses_of(&self, cluster: &Cluster) -> BTreeSet<PeerAddress> {

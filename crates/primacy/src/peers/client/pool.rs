@@ -141,14 +141,17 @@ impl Pool {
         let mut connections = self.connections.values().filter(|connection| connection.peer.name() == name);
         let first = connections.clone().next();
         connections
-            .find(|connection| matches!(connection.state(), ConnectionState::Up { voter: there, .. } if there == voter))
+            .find(|connection| {
+                connection
+                    .with_state(|state| matches!(state, ConnectionState::Up { voter: there, .. } if *there == voter))
+            })
             .or(first)
     }
 
     /// Whether a voter is there and knows what an echo is.
     pub(super) fn can_echo(&self, voter: VoterId) -> bool {
-        let state = self.connection(voter).map(ConnectionHandle::state);
-        matches!(state, Some(ConnectionState::Up { voter: there, echoes: true, .. }) if there == voter)
+        let can = |state: &ConnectionState| matches!(state, ConnectionState::Up { voter: there, echoes: true, .. } if *there == voter);
+        self.connection(voter).is_some_and(|connection| connection.with_state(can))
     }
 
     /// Waits until each voter, by the latest that is known here, has been reached or could not be.
@@ -181,7 +184,7 @@ impl Pool {
 
     /// Takes note of what others here have heard of.
     fn catch_up(&mut self) {
-        if let Some(known) = self.endpoints.known() {
+        if let Some(known) = self.endpoints.later_than(&self.cluster) {
             self.learn(&known);
         }
     }
@@ -191,11 +194,11 @@ impl Pool {
     pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
         let number = self.cluster.number();
         let asked = self.connection(voter).is_some_and(|connection| {
-            let known = match connection.state() {
+            let known = connection.with_state(|state| match state {
                 // One of an earlier release does not take a notice.
                 ConnectionState::Up { cluster: Some(known), gives_evidence: true, .. } => Some(known.number()),
                 _ => None,
-            };
+            });
             if let Some(notice) = self.notices.before_question(voter, number, known) {
                 connection.ask(voter, notice.0, Body::Behind(number));
             }
@@ -386,7 +389,7 @@ pub(super) async fn carry_out(
     pool.denied = None;
     pool.catch_up();
     calls.abandon();
-    calls.moved(pool.cluster.voter_set(), clock::now(), &mut out);
+    follow(pool, calls, clock::now(), &mut out);
     // What came too late for the last call may still be worth something: a voter that has to catch up.
     while let Some(heard) = pool.heard_already() {
         tell(pool, calls, heard, &mut piggyback, &mut out);
@@ -428,12 +431,20 @@ fn send(
     done
 }
 
+/// Whether there are later voters than those that are asked. From now on these are.
+fn follow(pool: &Pool, calls: &mut QuorumCalls, now: Instant, out: &mut Vec<Output>) -> bool {
+    let are_later = pool.cluster.number() > calls.client().voter_set().number();
+    if are_later {
+        calls.moved(pool.cluster.voter_set(), now, out);
+    }
+    are_later
+}
+
 fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, piggyback: &mut CallPiggyback, out: &mut Vec<Output>) {
     let now = clock::now();
-    if pool.cluster.number() > calls.client().voter_set().number() {
+    if follow(pool, calls, now, out) {
         // What was piggybacked on answers of other voters is told again.
-        piggyback.by_voter.clear();
-        return calls.moved(pool.cluster.voter_set(), now, out);
+        return piggyback.by_voter.clear();
     }
     match heard {
         VoterEvent::Answer(_, tag, _) | VoterEvent::Lost(_, tag) if BehindNotices::is_notice(Round(tag)) => {}

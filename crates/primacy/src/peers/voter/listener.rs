@@ -441,10 +441,9 @@ impl Listener {
 }
 
 fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, MalformedFrame> {
-    let announce = request.waits.as_ref().map(|waits| {
+    let announce = request.waits.map(|waits| {
         let who = waits.who.as_ref().ok_or(MalformedFrame("nobody waits"))?;
-        let note = waits.note.chars().take(256).collect();
-        let notice = WaiterInfo { who: who.try_into()?, note };
+        let notice = WaiterInfo { who: who.try_into()?, note: cut(waits.note, 256) };
         Ok((notice.who.id, wire::rank(&waits.rank)?, notice))
     });
     let query = Query {
@@ -454,7 +453,18 @@ fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, MalformedFrame
         asker: wire::candidate(&request.asker)?,
         announce: announce.transpose()?,
     };
-    Ok(ElectionQuery { query, lists: request.lists, reason: request.reason.chars().take(64).collect() })
+    Ok(ElectionQuery { query, lists: request.lists, reason: cut(request.reason, 64) })
+}
+
+/// The first characters of a text, this many at most.
+fn cut(mut text: String, most: usize) -> String {
+    // It has no more characters than bytes.
+    if text.len() > most
+        && let Some((end, _)) = text.char_indices().nth(most)
+    {
+        text.truncate(end);
+    }
+    text
 }
 
 /// A name that somebody gives itself, as people can be told of it.

@@ -549,3 +549,12 @@ fn no_file_that_somebody_has_changed_does_any_harm() {
     }
     assert!(read > 20 && refused > 20, "both happen: {read} {refused}");
 }
+
+#[test]
+fn a_text_is_cut_between_characters() {
+    for (text, most, shown) in
+        [("", 2, ""), ("é", 1, "é"), ("éé", 2, "éé"), ("ééé", 2, "éé"), ("abc", 2, "ab"), ("é", 0, "")]
+    {
+        assert_eq!(cut(text.to_owned(), most), shown, "{text} to {most}");
+    }
+}
