@@ -153,3 +153,26 @@ fn an_idle_group_that_holds_many_segments_of_the_log_takes_a_snapshot() {
     let (_node, mut client) = start();
     assert_eq!(client.get("idle"), "1");
 }
+
+/// Otherwise what other groups write while a node is away would fill the disks, for the sake of an entry of an idle one.
+#[test]
+fn an_idle_group_does_not_hold_the_log_for_a_node_that_is_away() {
+    let mut nodes = Nodes::start(&["--groups", "2"]);
+    let leader = nodes.leader(0, 0);
+    let away = (leader + 1) % 3;
+    nodes.end(away, Signal::SIGKILL);
+    let mut client = nodes.client(leader);
+    // It lacks this.
+    client.set("idle", "1");
+    let held = |nodes: &Nodes| nodes.status(leader)["groups"][0].clone();
+    let last = held(&nodes)["last"].as_u64().expect("a number");
+    let (value, end) = ("v".repeat(900_000), Instant::now() + PATIENCE);
+    while held(&nodes)["snapshot"].as_u64() < Some(last) {
+        assert!(Instant::now() < end, "{:#}", nodes.status(leader));
+        (0..50).for_each(|_| client.set("busy", &value));
+    }
+    nodes.await_status(leader, |status| status["log_segments"].as_u64() < Some(8));
+    nodes.run(away);
+    nodes.await_event(away, "ready");
+    assert_eq!(nodes.client(away).get("idle"), "1");
+}

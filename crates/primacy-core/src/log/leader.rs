@@ -39,6 +39,17 @@ pub enum ProposeError {
     Config(#[from] ConfigError),
 }
 
+/// How far one replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowerProgress {
+    /// Which one.
+    pub replica: ReplicaId,
+    /// It has all up to here on disk.
+    pub matched: u64,
+    /// It is sent the leader's snapshot.
+    pub installs: bool,
+}
+
 /// The beats of a leader, which it counts from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BeatRounds {
@@ -162,11 +173,18 @@ impl Leader {
         BeatRounds { sent: self.round, confirmed: self.confirmed(replica), own }
     }
 
-    /// Whether it sends its snapshot to somebody, and whether somebody whom it sends its log to lacks that entry.
-    pub(super) fn lags(&self, index: u64) -> (bool, bool) {
-        let others = || self.followers.iter().filter(|(id, _)| **id != self.own).map(|(_, follower)| follower);
-        let installs = others().any(|follower| matches!(follower.progress, Progress::Installing { .. }));
-        (installs, others().any(|follower| follower.matched < index))
+    /// The others that it brings up to date and that need its log: not those that were taken out, and do not know that yet.
+    pub(super) fn followers<B: Payload>(&self, replica: &Replica<B>) -> impl Iterator<Item = FollowerProgress> {
+        let config = replica.config();
+        let needs = move |id: &ReplicaId, follower: &Follower| {
+            *id != self.own && (follower.is_learner || config.is_some_and(|config| config.has(*id)))
+        };
+        let all = self.followers.iter().filter(move |(id, follower)| needs(id, follower));
+        all.map(|(id, follower)| FollowerProgress {
+            replica: *id,
+            matched: follower.matched,
+            installs: matches!(follower.progress, Progress::Installing { .. }),
+        })
     }
 
     /// Whether it fetches from that replica.

@@ -21,7 +21,7 @@ pub use durable::{DurableLog, Write};
 pub use effect::{Diverged, Effect, EndReason};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
-pub use leader::{BeatRounds, ProposeError, Reading};
+pub use leader::{BeatRounds, FollowerProgress, ProposeError, Reading};
 pub use node::{LogNode, OpenError};
 pub use port::{Answer, ChunkOrder, Content, Entry, Message, Payload, Request, Snapshot, Standing, Verdict};
 pub use replica::{Limits, Replica};

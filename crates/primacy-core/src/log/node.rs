@@ -15,7 +15,7 @@ use super::effect::{Diverged, Effect, EndReason};
 #[cfg(feature = "flaws")]
 use super::flaws::Flaw as PlantedFlaw;
 use super::flaws::{Flaw, Planted};
-use super::leader::{BeatRounds, Leader, ProposeError, Reading};
+use super::leader::{BeatRounds, FollowerProgress, Leader, ProposeError, Reading};
 use super::port::{Answer, ChunkOrder, Entry, Message, Payload, Request, Snapshot, Verdict};
 use super::replica::{Limits, Outcome, Replica};
 use crate::Token;
@@ -128,10 +128,9 @@ impl<B: Payload> LogNode<B> {
         self.leader.as_ref().map(|leader| leader.rounds(&self.replica))
     }
 
-    /// Whether its leader sends its snapshot to some replica, and whether one that it sends its log to lacks that entry, be it one of
-    /// the log's or not.
-    pub fn lags(&self, index: u64) -> (bool, bool) {
-        self.leader.as_ref().map_or((false, false), |leader| leader.lags(index))
+    /// The other replicas that its leader brings up to date.
+    pub fn followers(&self) -> impl Iterator<Item = FollowerProgress> {
+        self.leader.iter().flat_map(|leader| leader.followers(&self.replica))
     }
 
     /// How far that replica has on disk what the leader here has appended.

@@ -19,11 +19,6 @@ use crate::table::{Outcome, Refusal, Table};
 /// How many bytes of entries are applied in one turn, before other groups have theirs.
 const APPLIED_AT_ONCE: usize = 8 << 20;
 
-/// How many times as large as what makes a snapshot due the log becomes for a replica that is late, and for one that a snapshot is
-/// sent to.
-const WAITS_FOR_LATE: usize = 4;
-const WAITS_FOR_NEW: usize = 16;
-
 impl Group {
     /// Applies what is committed, some of it at a time, and tells the nodes whose requests it were.
     pub(super) fn apply(&mut self) {
@@ -130,12 +125,12 @@ impl Group {
 
     /// Lets the entries go that are in a snapshot on disk, unless a replica needs them that is not far behind.
     pub(super) fn compact(&mut self) {
+        self.late.heard(&self.log);
         let Some((index, chunks)) = self.tables.to_compact() else { return };
-        let (installs, is_needed) = self.log.lags(index);
-        let bound = if installs { WAITS_FOR_NEW } else { WAITS_FOR_LATE };
-        if is_needed && self.log.replica().log().bytes() < self.snapshot_due().saturating_mul(bound) {
+        if self.late.waits(&self.log, index, self.snapshot_due(), self.bytes()) {
             return;
         }
+        self.late.compacted();
         let _: Option<Snapshot> = self.log.compact(index, chunks);
         self.tables.compacted(self.log.replica().log());
     }

@@ -6,6 +6,7 @@
 
 mod apply;
 mod flaws;
+mod late;
 mod lead;
 mod leading;
 mod message;
@@ -30,6 +31,7 @@ use apply::look;
 #[cfg(feature = "flaws")]
 pub use flaws::{AnyFlaw, Flaw as PlantedFlaw};
 use flaws::{Flaw, Planted};
+use late::Late;
 use lead::Replacement;
 use leading::{Leading, Phase, group_time};
 pub use message::{Answers, Forward, Message};
@@ -46,6 +48,7 @@ pub struct Group {
     origin: Origin,
     leading: Option<Leading>,
     replacement: Option<Replacement>,
+    late: Late,
     /// Answers for other nodes, that leave at the end of the turn.
     answers: BTreeMap<(ReplicaId, u64, Ballot), Answers>,
     /// Reads that may be answered, once all that is committed is applied.
@@ -86,6 +89,7 @@ impl Group {
             settings,
             leading: None,
             replacement: None,
+            late: Late::default(),
             answers: BTreeMap::new(),
             certain: Vec::new(),
             is_behind: false,
@@ -224,12 +228,14 @@ impl Group {
     pub fn connected(&mut self, to: ReplicaId, now: Instant) {
         self.now = now;
         self.origin.reconnected(to);
+        self.late.connected(to);
         self.log_does(|log, effects| log.reconnected(to, effects));
     }
 
     /// Nothing is heard of that node.
     pub fn disconnected(&mut self, from: ReplicaId, now: Instant) {
         self.now = now;
+        self.late.disconnected(from);
         self.log_does(|log, effects| log.lost(from, effects));
     }
 
@@ -315,6 +321,12 @@ impl Group {
     /// All of it is on disk, in this many chunks. It takes the place of the entries in it as soon as no replica needs them any more.
     pub fn snapshot_written(&mut self, index: u64, chunks: u32) {
         self.tables.written(index, chunks);
+    }
+
+    /// From the next turn on nothing is kept for replicas that are late, until a snapshot has taken the place of entries once: they hold
+    /// files of a log that other groups need.
+    pub fn wait_for_none(&mut self) {
+        self.late.wait_for_none();
     }
 
     // ---- the disk ----

@@ -19,7 +19,8 @@ use crate::wire::Malformed;
 pub const REQUEST_MAX: usize = 12 << 20;
 
 /// How many bytes of log entries make a snapshot due: as many as the table has, within bounds. So a log, which is kept in memory, is not
-/// larger than the table if that is large, and what is written for snapshots is about as much as what is written to the log.
+/// larger than the table if that is large, and for a table within the bounds what is written for snapshots is about as much as what is
+/// written to the log. It says when a snapshot is begun: the log grows on until that is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotEvery {
     least: usize,
@@ -38,8 +39,8 @@ impl SnapshotEvery {
         Self { least: bytes, most: bytes }
     }
 
-    /// The same, for a node whose tables may take `memory_max` bytes in all: its logs have an eighth of that at most, and half of it while
-    /// a replica is late. A group's log may have 256 KiB in any case.
+    /// The same, for a node whose tables may take `memory_max` bytes in all: snapshots are due when its logs have an eighth of that at
+    /// most. A group's log may have 256 KiB in any case.
     #[must_use]
     pub fn within(self, memory_max: usize, groups: u16) -> Self {
         let share = (memory_max / 8 / usize::from(groups.max(1))).max(256 << 10);

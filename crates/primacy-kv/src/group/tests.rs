@@ -16,6 +16,7 @@ use crate::resp::Reply;
 use crate::table::Install;
 
 mod endings;
+mod late;
 mod time;
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -61,6 +62,8 @@ struct Cluster {
     tag: u64,
     reads: Option<Reading>,
     snapshot_every: Option<usize>,
+    /// How many bytes of entries are under way to one replica at most.
+    window_bytes: Option<usize>,
     #[cfg(feature = "flaws")]
     flaw: Option<AnyFlaw>,
 }
@@ -88,6 +91,8 @@ impl Cluster {
         let mut settings = Settings::new(id(own), disk.starts, LEASE);
         settings.reads = self.reads.unwrap_or(Reading::Lease);
         settings.snapshot_every = SnapshotEvery::fixed(self.snapshot_every.unwrap_or(usize::MAX));
+        settings.limits.window_bytes = self.window_bytes.unwrap_or(settings.limits.window_bytes);
+        settings.limits.message_bytes = settings.limits.message_bytes.min(settings.limits.window_bytes);
         #[cfg(feature = "flaws")]
         {
             settings.flaw = self.flaw;
@@ -186,12 +191,27 @@ impl Cluster {
     }
 
     fn run(&mut self) {
+        self.run_but(|_, _, _| false);
+    }
+
+    /// Delivers what `holds` does not hold back. What was held, in order.
+    fn run_but(&mut self, holds: impl Fn(u128, u128, &Message) -> bool) -> VecDeque<(u128, u128, Message)> {
+        let mut held = VecDeque::new();
         while let Some((from, to, message)) = self.wire.pop_front() {
-            if self.nodes.contains_key(&to) && !self.away.contains(&to) && !self.away.contains(&from) {
+            if holds(from, to, &message) {
+                held.push_back((from, to, message));
+            } else if self.nodes.contains_key(&to) && !self.away.contains(&to) && !self.away.contains(&from) {
                 let now = self.now;
                 self.act(to, |group| group.receive(id(from), message, now));
             }
         }
+        held
+    }
+
+    fn connect(&mut self, one: u128, other: u128) {
+        let now = self.now;
+        self.act(one, |group| group.connected(id(other), now));
+        self.act(other, |group| group.connected(id(one), now));
     }
 
     /// Time goes on in small steps.
@@ -553,4 +573,8 @@ fn a_request_that_no_record_can_hold_is_refused() {
     cluster.lead(1, 1);
     let value = alloc::string::String::from_utf8(vec![b'x'; REQUEST_MAX + 1]).expect("it is text");
     assert_eq!(cluster.answer(1, set("a", &value)), Err(Failure::TooLarge));
+}
+
+const fn is_install(message: &Message) -> bool {
+    matches!(message, Message::Log(log::Message::Request(log::Request::Install { .. })))
 }

@@ -30,7 +30,7 @@ use super::links::Wires;
 use super::port::NodeError;
 use super::snapshots::{SnapshotFolder, SnapshotWriter, Told};
 use crate::group::{Group, Resignation, Status};
-use crate::wal::{AppendError, Wal};
+use crate::wal::{AppendError, SEGMENT_BYTES, Wal};
 
 /// What threads tell the node's thread.
 #[derive(Debug)]
@@ -88,6 +88,8 @@ struct Replica {
     replacing: Option<(ReplicaId, ReplicaId)>,
     /// Since when what it had to write is on its way to the disk.
     writes_since: Option<Instant>,
+    /// What is on its way gives a snapshot to the log.
+    gives_snapshot: bool,
 }
 
 /// Tells the task that stands for a group that its leadership is to be given back.
@@ -333,6 +335,7 @@ impl Core {
             wakers: Vec::new(),
             replacing: None,
             writes_since: None,
+            gives_snapshot: false,
         };
         state.replicas = groups.into_iter().map(replica).collect();
         state.memory = state.replicas.iter().map(|replica| replica.bytes).sum();
@@ -473,16 +476,22 @@ impl Core {
         }
     }
 
-    /// Asks groups for snapshots that hold old segments of the log.
+    /// Asks groups for snapshots that hold old segments of the log. In the end they hold none for a replica that is late: while a node is
+    /// away, what other groups write would fill the disk.
     pub(super) fn look_after_log(&self) {
         let mut state = self.state.borrow_mut();
         let Some(disk) = &state.disk else { return };
         let status = disk.wal.status();
+        // A replica that is sent the tables needs what is written meanwhile, be it as much.
+        let too_many = SEGMENTS_FOR_LATE + state.memory as u64 / u64::from(SEGMENT_BYTES);
         if status.segments > SEGMENTS_MAX {
             for group in status.holding {
                 let Ok(number) = u16::try_from(group.0 - 1) else { continue };
                 if let Some(replica) = state.replicas.get_mut(usize::from(number)) {
                     replica.is_asked = true;
+                    if status.segments > too_many {
+                        replica.group.wait_for_none();
+                    }
                     state.touch(number);
                 }
             }
@@ -536,6 +545,9 @@ impl Core {
 
 /// How many segments the log may have before idle groups are asked for snapshots.
 const SEGMENTS_MAX: u64 = 8;
+
+/// How many it may have, and as many bytes more as the tables have, before they keep nothing for replicas that are late.
+const SEGMENTS_FOR_LATE: u64 = 16;
 
 fn draw() -> (u128, [u8; 16]) {
     (rand::random(), rand::random())

@@ -1,7 +1,8 @@
 //! The files of snapshots: written chunk by chunk by a thread of its own, and read back.
 //!
-//! A snapshot is on the disk before the write-ahead log has its head. So a batch of a group's writes that installs one, or has one take
-//! the place of entries, goes through this thread, which appends it to the log when the file is there.
+//! A snapshot is on the disk before the write-ahead log has its head. So a batch of a group's writes with chunks from another node, or
+//! that installs what has come, goes through this thread, which appends it to the log when the file is there. The node's own snapshot
+//! takes the place of entries when this thread has told that it is written.
 //!
 //! A file is named by its group and the index of its last entry. While it is written it has another name, and counts for nothing:
 //! such files are removed at the next start. A header names group and index. Each chunk has its length and a checksum, and the last

@@ -82,6 +82,9 @@ pub struct Settings {
     planted: Planted,
 }
 
+/// How long a segment is.
+pub const SEGMENT_BYTES: u32 = 64 << 20;
+
 /// How long nothing has to be appended until the last batch is marked as written.
 const QUIET: Duration = Duration::from_millis(5);
 
@@ -92,7 +95,7 @@ impl Settings {
         Self {
             node,
             create: false,
-            segment_bytes: 64 << 20,
+            segment_bytes: SEGMENT_BYTES,
             queue_bytes: 64 << 20,
             quiet: QUIET,
             planted: Planted::NONE,
@@ -106,7 +109,7 @@ impl Settings {
         Self { create: true, ..self }
     }
 
-    /// The same, and the files that are made from now on have this length: 64 MiB, unless it is for a test. One record has at most a
+    /// The same, and the files that are made from now on have this length: [`SEGMENT_BYTES`], unless it is for a test. One record has at most a
     /// quarter of it.
     #[must_use]
     pub const fn segments_of(self, segment_bytes: u32) -> Self {

@@ -118,7 +118,7 @@ impl Core {
                         disk.snapshots.retire(GroupId(u32::from(group) + 1), index);
                     }
                     let replica = &mut state.replicas[usize::from(group)];
-                    replica.writes_since = None;
+                    (replica.writes_since, replica.gives_snapshot) = (None, false);
                     replica.group.written(now);
                     state.touch(group);
                 }
@@ -220,12 +220,12 @@ impl Core {
         });
     }
 
-    /// Takes what a group has changed. What concerns snapshots goes to their thread.
+    /// Takes what a group has changed. What has to be in a snapshot's file first goes to the thread for these.
     fn take_writes(&self, state: &mut State, group: u16, now: Instant, out: &mut Vec<(GroupId, Vec<Write<LogBytes>>)>) {
         let Some(disk) = &state.disk else { return };
         let replica = &mut state.replicas[usize::from(group)];
         let Some(writes) = replica.group.take_writes() else { return };
-        replica.writes_since = Some(now);
+        (replica.writes_since, replica.gives_snapshot) = (Some(now), snapshots::given(&writes).is_some());
         let id = GroupId(u32::from(group) + 1);
         if !snapshots::concerns(&writes) {
             return out.push((id, writes));
@@ -238,11 +238,11 @@ impl Core {
     /// Has that written which groups have changed, with one flush for all of them.
     fn write(&self, state: &State, writes: &[(GroupId, Vec<Write<LogBytes>>)]) {
         let Some(disk) = state.disk.as_ref().filter(|_| !writes.is_empty()) else { return };
-        let groups: Vec<u16> = writes.iter().map(|(id, _)| (id.0 - 1) as u16).collect();
+        let groups: Vec<_> = writes.iter().map(|(id, writes)| ((id.0 - 1) as u16, snapshots::given(writes))).collect();
         let notices = Arc::clone(&self.notices);
         let done = move |done: Vec<_>| {
             let appended = groups.into_iter().zip(done);
-            let appended = appended.map(|(group, done)| AppendResult { group, given: None, done });
+            let appended = appended.map(|((group, given), done)| AppendResult { group, given, done });
             notices.put(Notice::Appended(appended.collect()));
         };
         if let Err(error) = disk.wal.append_all(writes, done) {
@@ -253,8 +253,8 @@ impl Core {
     fn take_snapshot(&self, state: &mut State, number: u16, now: Instant) {
         let replica = &mut state.replicas[usize::from(number)];
         let is_wanted = replica.is_asked || replica.group.wants_snapshot();
-        // What is on its way to the disk may be the head of the last one.
-        if !is_wanted || replica.writes_since.is_some() || state.taking.is_some() || now < state.snapshots_from {
+        // In a busy group something is always on its way to the disk.
+        if !is_wanted || replica.gives_snapshot || state.taking.is_some() || now < state.snapshots_from {
             return;
         }
         replica.is_asked = false;

@@ -39,7 +39,7 @@ enum Order {
     Finish { group: GroupId, index: u64 },
     /// The log has a snapshot up to there.
     Retire { group: GroupId, index: u64 },
-    /// Writes with chunks or heads of snapshots among them, and those that wait for room.
+    /// Writes with chunks of snapshots from others among them, and those that wait for room.
     Write(Option<Pending>),
 }
 
@@ -116,9 +116,10 @@ impl Drop for SnapshotWriter {
     }
 }
 
-/// Whether these writes have to do with snapshots.
+/// Whether these writes have chunks of a snapshot or need one whose chunks have come. The node's own is on the disk before the log is
+/// given it ([`Told::Written`]), and does not wait here for what other groups write.
 pub(in crate::server) fn concerns(writes: &[Write<LogBytes>]) -> bool {
-    writes.iter().any(|write| matches!(write, Write::Aside { .. } | Write::Install(_) | Write::Compact(_)))
+    writes.iter().any(|write| matches!(write, Write::Aside { .. } | Write::Install(_)))
 }
 
 /// The end of the last snapshot that these writes give to the log.

@@ -463,6 +463,8 @@ fn cut(mut text: String, most: usize) -> String {
         && let Some((end, _)) = text.char_indices().nth(most)
     {
         text.truncate(end);
+        // It is kept for as long as its candidate waits.
+        text.shrink_to_fit();
     }
     text
 }
