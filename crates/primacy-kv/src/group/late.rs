@@ -31,7 +31,7 @@ impl Late {
         self.new.remove(&replica);
     }
 
-    /// The entries are to go whoever needs them.
+    /// The entries are to go although replicas need them.
     pub(super) fn wait_for_none(&mut self) {
         self.waits_for_none = true;
     }
