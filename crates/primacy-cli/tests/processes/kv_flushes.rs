@@ -166,7 +166,8 @@ fn an_idle_group_does_not_hold_the_log_for_a_node_that_is_away() {
     client.set("idle", "1");
     let held = |nodes: &Nodes| nodes.status(leader)["groups"][0].clone();
     let last = held(&nodes)["last"].as_u64().expect("a number");
-    let (value, end) = ("v".repeat(900_000), Instant::now() + PATIENCE);
+    // More than 1 GiB has to be written, twice.
+    let (value, end) = ("v".repeat(900_000), Instant::now() + PATIENCE * 6);
     while held(&nodes)["snapshot"].as_u64() < Some(last) {
         assert!(Instant::now() < end, "{:#}", nodes.status(leader));
         (0..50).for_each(|_| client.set("busy", &value));

@@ -1,7 +1,10 @@
 //! For which replicas a leader keeps entries that are in its snapshot, and until its log is how large.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::mem;
+use core::time::Duration;
 
+use primacy_core::Instant;
 use primacy_core::log::{FollowerProgress, LogNode, ReplicaId};
 
 use crate::payload::LogBytes;
@@ -12,8 +15,8 @@ const WAITS_FOR_LATE: usize = 4;
 /// Which replicas are late, and why.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    /// Nothing is heard of their nodes.
-    away: BTreeSet<ReplicaId>,
+    /// Since when nothing is heard of their nodes.
+    away: BTreeMap<ReplicaId, Instant>,
     /// They were sent the snapshot, and have not had all since.
     new: BTreeSet<ReplicaId>,
     /// The entries are in the way of others' logs.
@@ -25,29 +28,25 @@ impl Late {
         self.away.remove(&replica);
     }
 
-    /// A snapshot that was on its way to it has to begin anew.
-    pub(super) fn disconnected(&mut self, replica: ReplicaId) {
-        self.away.insert(replica);
-        self.new.remove(&replica);
+    pub(super) fn disconnected(&mut self, replica: ReplicaId, now: Instant) {
+        self.away.entry(replica).or_insert(now);
     }
 
-    /// The entries are to go although replicas need them.
-    pub(super) fn wait_for_none(&mut self) {
-        self.waits_for_none = true;
-    }
-
-    pub(super) fn compacted(&mut self) {
-        self.waits_for_none = false;
+    /// Whether entries are to go although replicas need them. Returns whether that is new.
+    pub(super) fn set_waits_for_none(&mut self, waits_for_none: bool) -> bool {
+        mem::replace(&mut self.waits_for_none, waits_for_none) != waits_for_none
     }
 
     /// Notes who is sent a snapshot, and who has all by now. In between it needs what comes behind the snapshot: if that went, the next
-    /// snapshot would have to be sent, and so on for as long as much is written.
-    pub(super) fn heard(&mut self, log: &LogNode<LogBytes>) {
+    /// snapshot would have to be sent, and so on for as long as much is written. A connection that breaks holds that up, and no more;
+    /// one that is away for that long is late.
+    pub(super) fn heard(&mut self, log: &LogNode<LogBytes>, now: Instant, given_up: Duration) {
         let Some(committed) = log.committed() else { return self.new.clear() };
         for FollowerProgress { replica, matched, installs } in log.followers() {
-            if installs && !self.away.contains(&replica) {
+            let is_away = self.away.get(&replica).is_some_and(|since| now.since(*since) >= given_up);
+            if installs && !is_away {
                 self.new.insert(replica);
-            } else if matched >= committed {
+            } else if is_away || matched >= committed {
                 self.new.remove(&replica);
             }
         }

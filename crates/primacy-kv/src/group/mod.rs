@@ -235,7 +235,7 @@ impl Group {
     /// Nothing is heard of that node.
     pub fn disconnected(&mut self, from: ReplicaId, now: Instant) {
         self.now = now;
-        self.late.disconnected(from);
+        self.late.disconnected(from, now);
         self.log_does(|log, effects| log.lost(from, effects));
     }
 
@@ -323,10 +323,10 @@ impl Group {
         self.tables.written(index, chunks);
     }
 
-    /// From the next turn on nothing is kept for replicas that are late, until a snapshot has taken the place of entries once: they hold
-    /// files of a log that other groups need.
-    pub fn wait_for_none(&mut self) {
-        self.late.wait_for_none();
+    /// Whether nothing is kept for replicas that are late, from the next turn on: the entries hold files of a log that other groups need.
+    /// Returns whether that is new.
+    pub fn set_waits_for_none(&mut self, waits_for_none: bool) -> bool {
+        self.late.set_waits_for_none(waits_for_none)
     }
 
     // ---- the disk ----

@@ -6,6 +6,7 @@
 mod nodes;
 mod replacing;
 mod requests;
+mod snapshot_queue;
 mod turns;
 
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,8 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::backend::Done;
+use snapshot_queue::SnapshotQueue;
+
 use super::founding::{Founder, Founding, Step};
 use super::frames::Control;
 use super::identity::Identity;
@@ -78,8 +81,6 @@ struct Replica {
     leadership: Option<Rc<Leadership>>,
     /// Why that is to be given back, for the task that has it.
     resigned: Rc<Resigned>,
-    /// A snapshot is wanted although none is due.
-    is_asked: bool,
     /// How many bytes its table had after its last turn.
     bytes: usize,
     waiting: usize,
@@ -139,6 +140,7 @@ struct State {
     disk: Option<Disk>,
     /// The snapshot that is being taken: one at a time.
     taking: Option<(u16, u64)>,
+    snapshots: SnapshotQueue,
     /// No snapshot is taken before.
     snapshots_from: Instant,
     memory: usize,
@@ -192,6 +194,7 @@ impl Core {
             last_tag: 0,
             disk: None,
             taking: None,
+            snapshots: SnapshotQueue::default(),
             snapshots_from: Instant::ZERO,
             memory: 0,
             is_disk_full: false,
@@ -330,7 +333,6 @@ impl Core {
             deadline: None,
             leadership: None,
             resigned: Rc::default(),
-            is_asked: false,
             waiting: 0,
             wakers: Vec::new(),
             replacing: None,
@@ -484,17 +486,19 @@ impl Core {
         let status = disk.wal.status();
         // A replica that is sent the tables needs what is written meanwhile, be it as much.
         let too_many = SEGMENTS_FOR_LATE + state.memory as u64 / u64::from(SEGMENT_BYTES);
-        if status.segments > SEGMENTS_MAX {
-            for group in status.holding {
-                let Ok(number) = u16::try_from(group.0 - 1) else { continue };
-                if let Some(replica) = state.replicas.get_mut(usize::from(number)) {
-                    replica.is_asked = true;
-                    if status.segments > too_many {
-                        replica.group.wait_for_none();
-                    }
-                    state.touch(number);
-                }
+        let holding = status.holding.iter().filter_map(|group| u16::try_from(group.0 - 1).ok());
+        let holding: Vec<u16> = holding.filter(|_| status.segments > SEGMENTS_MAX).collect();
+        for number in 0..state.replicas.len() as u16 {
+            let is_holding = holding.contains(&number);
+            if is_holding {
+                state.snapshots.ask(number);
             }
+            let waits_for_none = is_holding && status.segments > too_many;
+            if state.replicas[usize::from(number)].group.set_waits_for_none(waits_for_none) {
+                state.touch(number);
+            }
+        }
+        if !holding.is_empty() {
             self.wake.notify_one();
         }
     }
@@ -503,8 +507,7 @@ impl Core {
     pub(super) fn ask_for_snapshots(&self) {
         let mut state = self.state.borrow_mut();
         for number in 0..state.replicas.len() as u16 {
-            state.replicas[usize::from(number)].is_asked = true;
-            state.touch(number);
+            state.snapshots.ask(number);
         }
         self.wake.notify_one();
     }
@@ -558,15 +561,6 @@ impl State {
         let replica = &mut self.replicas[usize::from(group)];
         if !mem::replace(&mut replica.is_touched, true) {
             self.touched.push(group);
-        }
-    }
-
-    fn touch_those_who_want(&mut self) {
-        for number in 0..self.replicas.len() as u16 {
-            let replica = &self.replicas[usize::from(number)];
-            if replica.is_asked || replica.group.wants_snapshot() {
-                self.touch(number);
-            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! For whom a leader keeps its log, and for how long.
 
 use super::*;
+use crate::group::apply::AWAY_LEASES;
 
 const VALUE: &str = "some value of some length";
 
@@ -111,14 +112,19 @@ fn what_is_written_while_a_snapshot_is_sent_does_not_grow_without_end() {
 }
 
 #[test]
-fn one_that_goes_while_it_is_sent_the_snapshot_is_waited_for_no_longer_than_any_that_is_late() {
+fn one_that_stays_away_while_it_is_sent_the_snapshot_is_waited_for_no_longer_than_any_that_is_late() {
     let mut cluster = cluster();
     let before = start(&cluster);
     let _held = taking_in(&mut cluster);
     write_until(&mut cluster, 4_000);
     assert_eq!(start(&cluster), before);
     let now = cluster.now;
+    cluster.away = [4].into();
     cluster.act(1, |group| group.disconnected(id(4), now));
+    // The connection has broken, and is made again.
+    cluster.pass(LEASE);
+    assert_eq!(start(&cluster), before);
+    cluster.pass(LEASE * AWAY_LEASES);
     assert!(start(&cluster) > before);
 }
 
@@ -141,10 +147,10 @@ fn entries_that_are_in_the_way_go_although_a_replica_is_late() {
     let before = start(&cluster);
     write_until(&mut cluster, 1_000);
     assert_eq!(start(&cluster), before, "it waits");
-    cluster.act(1, Group::wait_for_none);
+    assert!(cluster.act(1, |group| group.set_waits_for_none(true)));
     let after = start(&cluster);
     assert!(after > before);
-    // Once.
+    assert!(cluster.act(1, |group| group.set_waits_for_none(false)));
     write_until(&mut cluster, 1_000);
     assert_eq!(start(&cluster), after);
     cluster.away.clear();

@@ -83,7 +83,9 @@ impl Core {
                 self.follow(&mut state, number, effect, &mut answers);
             }
             self.take_writes(&mut state, number, now, &mut writes);
-            self.take_snapshot(&mut state, number, now);
+            if state.replicas[usize::from(number)].group.wants_snapshot() {
+                state.snapshots.is_due(number);
+            }
             let replica = &mut state.replicas[usize::from(number)];
             let (before, bytes) = (mem::replace(&mut replica.bytes, replica.group.bytes()), replica.group.bytes());
             let (old, new) = (replica.deadline, replica.group.deadline());
@@ -95,6 +97,7 @@ impl Core {
             }
         }
         self.write(&state, &writes);
+        take_snapshot(&mut state, now);
         drop(state);
         self.wires.outboxes.iter().flatten().for_each(Outbox::flush);
         for (done, answer) in answers {
@@ -137,7 +140,6 @@ impl Core {
                 info!(group = number, index, chunks, "a snapshot is written");
                 state.replicas[usize::from(number)].group.snapshot_written(index, chunks);
                 state.touch(number);
-                state.touch_those_who_want();
             }
             Notice::Snapshot(Told::NotWritten { group, index, error }) => {
                 let number = (group.0 - 1) as u16;
@@ -249,19 +251,24 @@ impl Core {
             self.fail(NodeError::Log(error));
         }
     }
+}
 
-    fn take_snapshot(&self, state: &mut State, number: u16, now: Instant) {
-        let replica = &mut state.replicas[usize::from(number)];
-        let is_wanted = replica.is_asked || replica.group.wants_snapshot();
-        // In a busy group something is always on its way to the disk.
-        if !is_wanted || replica.gives_snapshot || state.taking.is_some() || now < state.snapshots_from {
+/// Begins the next snapshot, unless one is being taken.
+fn take_snapshot(state: &mut State, now: Instant) {
+    while state.taking.is_none() && now >= state.snapshots_from {
+        let State { snapshots, replicas, .. } = state;
+        // In a busy group something is always on its way to the disk. But one snapshot after the other is given to its log.
+        let Some((number, is_asked)) = snapshots.next(|group| !replicas[usize::from(group)].gives_snapshot) else {
             return;
+        };
+        let group = &mut replicas[usize::from(number)].group;
+        if !is_asked && !group.wants_snapshot() {
+            continue;
         }
-        replica.is_asked = false;
-        let has = replica.group.status().snapshot.map(|position| position.index);
-        match replica.group.begin_snapshot() {
+        let has = group.status().snapshot.map(|position| position.index);
+        match group.begin_snapshot() {
             // A file that the log names is never written again.
-            Some(index) if has.is_some_and(|has| has >= index) => replica.group.cancel_snapshot(),
+            Some(index) if has.is_some_and(|has| has >= index) => group.cancel_snapshot(),
             Some(index) => {
                 state.taking = Some((number, index));
                 next_chunk(state, number, index);
