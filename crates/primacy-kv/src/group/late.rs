@@ -52,7 +52,7 @@ impl Late {
         }
     }
 
-    /// Whether entries up to that one are kept, with what makes a snapshot due and a table of so many bytes. For one that is sent the
+    /// Whether entries up to that one are kept, where that many bytes make a snapshot due and the table has that many. For one that is sent the
     /// snapshot, as much may be written meanwhile as is sent.
     pub(super) fn waits(&self, log: &LogNode<LogBytes>, index: u64, due: usize, table: usize) -> bool {
         let bound = |follower: FollowerProgress| match due.saturating_mul(WAITS_FOR_LATE) {

@@ -48,8 +48,6 @@ pub(super) enum Notice {
 #[derive(Debug)]
 pub(super) struct AppendResult {
     group: u16,
-    /// Its log has a snapshot up to there now.
-    given: Option<u64>,
     done: Result<(), AppendError>,
 }
 
@@ -89,8 +87,8 @@ struct Replica {
     replacing: Option<(ReplicaId, ReplicaId)>,
     /// Since when what it had to write is on its way to the disk.
     writes_since: Option<Instant>,
-    /// What is on its way gives a snapshot to the log.
-    gives_snapshot: bool,
+    /// Up to where its log has a snapshot when that is on the disk, if a snapshot is given to it with that.
+    given: Option<u64>,
 }
 
 /// Tells the task that stands for a group that its leadership is to be given back.
@@ -337,7 +335,7 @@ impl Core {
             wakers: Vec::new(),
             replacing: None,
             writes_since: None,
-            gives_snapshot: false,
+            given: None,
         };
         state.replicas = groups.into_iter().map(replica).collect();
         state.memory = state.replicas.iter().map(|replica| replica.bytes).sum();

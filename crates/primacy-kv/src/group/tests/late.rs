@@ -32,7 +32,7 @@ fn taking_in(cluster: &mut Cluster) -> VecDeque<(u128, u128, Message)> {
     cluster.run_but(|_, _, message| is_install(message))
 }
 
-/// Writes until the log has so many bytes, and takes a snapshot. What is sent of an older one is held.
+/// Writes until the log has that many bytes, and takes a snapshot. What is sent of an older one is held.
 fn write_until(cluster: &mut Cluster, bytes: usize) -> VecDeque<(u128, u128, Message)> {
     let mut held = VecDeque::new();
     while log_bytes(cluster) < bytes {

@@ -113,15 +113,15 @@ impl Core {
     fn notice(&self, state: &mut State, notice: Notice, now: Instant) {
         match notice {
             Notice::Appended(appended) => {
-                for AppendResult { group, given, done } in appended {
+                for AppendResult { group, done } in appended {
                     if let Err(error) = done {
                         return self.fail(NodeError::Log(error));
                     }
-                    if let (Some(index), Some(disk)) = (given, &state.disk) {
+                    let replica = &mut state.replicas[usize::from(group)];
+                    replica.writes_since = None;
+                    if let (Some(index), Some(disk)) = (replica.given.take(), &state.disk) {
                         disk.snapshots.retire(GroupId(u32::from(group) + 1), index);
                     }
-                    let replica = &mut state.replicas[usize::from(group)];
-                    (replica.writes_since, replica.gives_snapshot) = (None, false);
                     replica.group.written(now);
                     state.touch(group);
                 }
@@ -227,24 +227,24 @@ impl Core {
         let Some(disk) = &state.disk else { return };
         let replica = &mut state.replicas[usize::from(group)];
         let Some(writes) = replica.group.take_writes() else { return };
-        (replica.writes_since, replica.gives_snapshot) = (Some(now), snapshots::given(&writes).is_some());
+        (replica.writes_since, replica.given) = (Some(now), snapshots::given(&writes));
         let id = GroupId(u32::from(group) + 1);
         if !snapshots::concerns(&writes) {
             return out.push((id, writes));
         }
-        let (notices, given) = (Arc::clone(&self.notices), snapshots::given(&writes));
-        let done = move |done| notices.put(Notice::Appended(vec![AppendResult { group, given, done }]));
+        let notices = Arc::clone(&self.notices);
+        let done = move |done| notices.put(Notice::Appended(vec![AppendResult { group, done }]));
         disk.snapshots.write(id, writes, done);
     }
 
     /// Has that written which groups have changed, with one flush for all of them.
     fn write(&self, state: &State, writes: &[(GroupId, Vec<Write<LogBytes>>)]) {
         let Some(disk) = state.disk.as_ref().filter(|_| !writes.is_empty()) else { return };
-        let groups: Vec<_> = writes.iter().map(|(id, writes)| ((id.0 - 1) as u16, snapshots::given(writes))).collect();
+        let groups: Vec<u16> = writes.iter().map(|(id, _)| (id.0 - 1) as u16).collect();
         let notices = Arc::clone(&self.notices);
         let done = move |done: Vec<_>| {
             let appended = groups.into_iter().zip(done);
-            let appended = appended.map(|((group, given), done)| AppendResult { group, given, done });
+            let appended = appended.map(|(group, done)| AppendResult { group, done });
             notices.put(Notice::Appended(appended.collect()));
         };
         if let Err(error) = disk.wal.append_all(writes, done) {
@@ -258,7 +258,7 @@ fn take_snapshot(state: &mut State, now: Instant) {
     while state.taking.is_none() && now >= state.snapshots_from {
         let State { snapshots, replicas, .. } = state;
         // In a busy group something is always on its way to the disk. But one snapshot after the other is given to its log.
-        let Some((number, is_asked)) = snapshots.next(|group| !replicas[usize::from(group)].gives_snapshot) else {
+        let Some((number, is_asked)) = snapshots.next(|group| replicas[usize::from(group)].given.is_none()) else {
             return;
         };
         let group = &mut replicas[usize::from(number)].group;
