@@ -4,7 +4,7 @@
 # clock with every line. Usage: witness.pl LOCKFILE [ignore-term] [fork] [escape] [exit=N] [linger=SECONDS] [fence=FILE]
 use strict;
 use warnings;
-use Fcntl qw(:flock SEEK_SET);
+use Fcntl qw(:flock F_SETLKW F_WRLCK SEEK_SET);
 use POSIX ();
 use Time::HiRes qw(clock_gettime sleep);
 
@@ -25,10 +25,12 @@ $^F = 1000;
 open my $lock, '>>', $lockfile or die "$lockfile: $!";
 announce('overlap') unless flock $lock, LOCK_EX | LOCK_NB;
 
-# A resource that remembers the highest token and refuses smaller ones.
+# A resource that remembers the highest token and refuses smaller ones. Its lock is one of POSIX, not of flock: a test
+# that stops this process tells by the kind of lock that it was in here, where it would keep others from the resource.
 sub fenced_write {
     open my $resource, '+>>', $wish{fence} or die "$wish{fence}: $!";
-    flock $resource, LOCK_EX;
+    my $whole_file = pack 's s x4 q q i x4', F_WRLCK, SEEK_SET, 0, 0, 0; # struct flock on 64 bits
+    fcntl $resource, F_SETLKW, $whole_file or die "$wish{fence}: $!";
     seek $resource, 0, SEEK_SET;
     my $highest = 0;
     while (<$resource>) { $highest = $_ if $_ > $highest }

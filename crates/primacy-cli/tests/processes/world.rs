@@ -317,8 +317,8 @@ impl Drop for Runner {
     }
 }
 
-/// Signals a process of this test. One that is to stand still does not do so in a transaction of SQLite: it would keep all others from
-/// the store, and nobody could lead.
+/// Signals a process of this test. One that is to stand still does not do so in a transaction of SQLite or in the witness's fenced write: it
+/// would keep all others from the store, and nobody could lead, or from the resource, and the next leader could not write.
 pub(crate) fn send(pid: i32, signal: Signal) {
     let strike = |signal| {
         let _ = kill(Pid::from_raw(pid), signal);
@@ -351,7 +351,7 @@ fn stands_still(pid: i32) -> bool {
     }
 }
 
-/// Whether a process has a lock of SQLite that excludes others.
+/// Whether a process has a lock of SQLite, or of the witness's resource, that excludes others.
 fn has_write_lock(pid: i32) -> bool {
     // As "1: POSIX  ADVISORY  WRITE 4711 fe:01:1234 120 120".
     let locks = std::fs::read_to_string("/proc/locks").expect("Linux has it");
