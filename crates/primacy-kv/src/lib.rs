@@ -9,6 +9,7 @@
 //! * [`entry`]: the [`entry::Batch`] of commands that is the payload of one log entry, and its bytes.
 //! * [`table`]: the state of one group, changed by batches alone.
 //! * [`group`]: one replica of one group: its log, its table, and the requests of its node's clients.
+//! * [`snapshots`]: which groups of a node take snapshots, and which keep entries for nobody.
 //! * [`request`]: what a node asks a group for, and what it is told if there is no answer.
 //! * `wal`, with the feature `server`: the write-ahead log, in which all replicas of a node keep what they must not forget.
 //! * `server`, with the feature `server`: the parts of a node that have sockets.
@@ -34,6 +35,7 @@ pub mod resp;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod slot;
+pub mod snapshots;
 pub mod table;
 #[cfg(test)]
 mod testing;

@@ -248,7 +248,10 @@ impl<B: Payload> Replica<B> {
 
     fn fetch(&self, prev: Position, end: Position, chunk: u32) -> Outcome<B> {
         match self.durable.snapshot() {
-            Some(snapshot) if prev.index < snapshot.position.index => Outcome::Chunk(snapshot.clone(), chunk),
+            Some(snapshot) if prev.index < snapshot.position.index => {
+                // The chunks before may have been those of an older snapshot, which had more: then this one is begun.
+                Outcome::Chunk(snapshot.clone(), if chunk < snapshot.chunks { chunk } else { 0 })
+            }
             _ if self.holds(prev) && self.holds(end) => {
                 let entries = self.durable.range(prev.index + 1, end.index, self.limits.message_bytes);
                 Outcome::Verdict(Verdict::Fetched { prev, entries })

@@ -139,9 +139,9 @@ impl Group {
         }
     }
 
-    /// Whether it should be given more requests: else 16 MiB of those of this node wait.
+    /// Whether it should be given more requests: else [as many](Settings::waiting_bytes) of those of this node wait as may.
     pub const fn has_room(&self) -> bool {
-        self.origin.has_room()
+        self.origin.bytes() < self.settings.waiting_bytes
     }
 
     /// How many bytes its table takes, about.
@@ -236,6 +236,7 @@ impl Group {
     pub fn disconnected(&mut self, from: ReplicaId, now: Instant) {
         self.now = now;
         self.late.disconnected(from, now);
+        self.origin.lost(from);
         self.log_does(|log, effects| log.lost(from, effects));
     }
 
@@ -321,6 +322,11 @@ impl Group {
     /// All of it is on disk, in this many chunks. It takes the place of the entries in it as soon as no replica needs them any more.
     pub fn snapshot_written(&mut self, index: u64, chunks: u32) {
         self.tables.written(index, chunks);
+    }
+
+    /// Whether the snapshot that ends with this entry is being taken. It is not any more when another one has taken the table's place.
+    pub fn is_taking_snapshot(&self, index: u64) -> bool {
+        self.tables.takes(index)
     }
 
     /// Whether nothing is kept for replicas that are late, from the next turn on: the entries hold files of a log that other groups need.

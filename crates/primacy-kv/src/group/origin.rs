@@ -1,6 +1,6 @@
 //! The requests of a node's own clients to one group: each has a number, and is sent to the leader until it is answered.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -100,9 +100,10 @@ pub(super) struct Origin {
     reads: Numbered<Query>,
     /// Who leads, as far as this node knows.
     leader: Option<(Ballot, ReplicaId)>,
+    /// The nodes of which nothing is heard: nothing is sent there, since it would count as perhaps done.
+    lost: BTreeSet<ReplicaId>,
     /// The largest ballot of which it is known that its leader takes nothing more.
     over: Ballot,
-    /// How many bytes of requests wait.
     bytes: usize,
     /// How many bytes of answers leaders keep until they hear that they have come.
     unacknowledged: usize,
@@ -112,20 +113,19 @@ pub(super) struct Origin {
 /// How many writes of one node are under way at once: the table keeps twice as many answers.
 const WINDOW: u64 = 1 << 15;
 
-/// How many bytes of requests may wait before no more should come.
-const BYTES_MAX: usize = 16 << 20;
-
 /// How many bytes of answers may stay with the leader when nothing follows.
 const KEPT_MAX: usize = 64 << 10;
 
 impl Origin {
     pub(super) fn new(starts: u64, patience: Duration, planted: Planted) -> Self {
         let (writes, reads) = (Numbered::new(), Numbered::new());
-        Self { starts, patience, writes, reads, leader: None, over: Ballot::NONE, bytes: 0, unacknowledged: 0, planted }
+        let (leader, lost, over) = (None, BTreeSet::new(), Ballot::NONE);
+        Self { starts, patience, writes, reads, leader, lost, over, bytes: 0, unacknowledged: 0, planted }
     }
 
-    pub(super) const fn leader(&self) -> Option<(Ballot, ReplicaId)> {
-        self.leader
+    /// Who leads, as far as this node knows, if anything is heard of it.
+    pub(super) fn leader(&self) -> Option<(Ballot, ReplicaId)> {
+        self.leader.filter(|(_, leader)| !self.lost.contains(leader))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -150,8 +150,14 @@ impl Origin {
         }
     }
 
+    /// Nothing is heard of that node.
+    pub(super) fn lost(&mut self, node: ReplicaId) {
+        self.lost.insert(node);
+    }
+
     /// What was sent to that replica may be lost.
     pub(super) fn reconnected(&mut self, to: ReplicaId) {
+        self.lost.remove(&to);
         if self.leader.is_some_and(|(_, leader)| leader == to) && !self.planted.is(Flaw::ForgetsReconnection) {
             self.resend();
         }
@@ -184,15 +190,15 @@ impl Origin {
         }
     }
 
-    /// Whether there is room for more requests.
-    pub(super) const fn has_room(&self) -> bool {
-        self.bytes < BYTES_MAX
+    /// How many bytes of requests wait.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// What the leader is to be sent, in order, and who it is.
     pub(super) fn forward(&mut self) -> Vec<(ReplicaId, Forward)> {
         let mut messages = Vec::new();
-        while let Some((ballot, leader)) = self.leader {
+        while let Some((ballot, leader)) = self.leader() {
             let (sent_before, mut bytes) = (self.writes.ever_sent, 0);
             let writes = self.writes.unsent(Change::size, &mut bytes);
             let reads = self.reads.unsent(|_| 32, &mut bytes);

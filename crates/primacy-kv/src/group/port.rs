@@ -39,12 +39,8 @@ impl SnapshotEvery {
         Self { least: bytes, most: bytes }
     }
 
-    /// The same, for a node whose tables may take `memory_max` bytes in all: snapshots are due when its logs have an eighth of that at
-    /// most. A group's log may have 256 KiB in any case.
-    #[must_use]
-    pub fn within(self, memory_max: usize, groups: u16) -> Self {
-        let share = (memory_max / 8 / usize::from(groups.max(1))).max(256 << 10);
-        Self { least: self.least.min(share), most: self.most.min(share) }
+    fn at_most(self, bytes: usize) -> Self {
+        Self { least: self.least.min(bytes), most: self.most.min(bytes) }
     }
 
     /// How many, for a table of this size.
@@ -76,6 +72,8 @@ pub struct Settings {
     pub entry_bytes: usize,
     /// How many bytes of entries are not committed at most, before requests wait.
     pub uncommitted_bytes: usize,
+    /// How many bytes of this node's requests wait at most, before it takes no more from clients.
+    pub waiting_bytes: usize,
     /// The bug that is planted, if there is one.
     #[cfg(feature = "flaws")]
     pub flaw: Option<AnyFlaw>,
@@ -96,8 +94,23 @@ impl Settings {
             snapshot_sooner: 0,
             entry_bytes: 256 << 10,
             uncommitted_bytes: 16 << 20,
+            waiting_bytes: 16 << 20,
             #[cfg(feature = "flaws")]
             flaw: None,
+        }
+    }
+
+    /// The same, on a node with so many groups whose tables may take `memory_max` bytes in all: the log that makes a snapshot due, entries that
+    /// are not committed and requests that wait have each an eighth of that at most, all groups together. A group may have 256 KiB of
+    /// each in any case.
+    #[must_use]
+    pub fn within(self, memory_max: usize, groups: u16) -> Self {
+        let share = (memory_max / 8 / usize::from(groups.max(1))).max(256 << 10);
+        Self {
+            snapshot_every: self.snapshot_every.at_most(share),
+            uncommitted_bytes: self.uncommitted_bytes.min(share),
+            waiting_bytes: self.waiting_bytes.min(share),
+            ..self
         }
     }
 
@@ -258,7 +271,11 @@ pub struct Status {
 
 #[cfg(test)]
 mod tests {
-    use super::SnapshotEvery;
+    use core::time::Duration;
+
+    use primacy_core::log::ReplicaId;
+
+    use super::{Settings, SnapshotEvery};
 
     const MIB: usize = 1 << 20;
 
@@ -271,17 +288,23 @@ mod tests {
     }
 
     #[test]
-    fn the_logs_of_all_groups_have_no_more_than_an_eighth_of_the_memory() {
+    fn logs_and_requests_of_all_groups_have_no_more_than_an_eighth_of_the_memory_each() {
+        let standard = Settings::new(ReplicaId::from_bits(1), 1, Duration::from_secs(1));
         for (memory_max, groups) in [(256 * MIB, 16), (1 << 30, 16), (64 << 30, 16), (1 << 30, 1), (8 << 30, 1_024)] {
-            let every = SnapshotEvery::default().within(memory_max, groups);
-            for table in [0, 10 * MIB, memory_max] {
-                let all = every.bytes(table) * usize::from(groups);
-                assert!(all <= memory_max / 8, "{memory_max} {groups} {table}: {all}");
+            let Settings { snapshot_every, uncommitted_bytes, waiting_bytes, .. } = standard.within(memory_max, groups);
+            for each in [0, 10 * MIB, memory_max].map(|table| snapshot_every.bytes(table)) {
+                for each in [each, uncommitted_bytes, waiting_bytes] {
+                    let all = each * usize::from(groups);
+                    assert!(all <= memory_max / 8, "{memory_max} {groups}: {all}");
+                }
             }
         }
-        // Some log has to be there.
-        assert_eq!(SnapshotEvery::default().within(MIB, 16).bytes(0), MIB / 4);
-        // Who wants less has less.
-        assert_eq!(SnapshotEvery::fixed(MIB).within(64 << 30, 16), SnapshotEvery::fixed(MIB));
+        let small = standard.within(MIB, 16);
+        let some = [small.snapshot_every.bytes(0), small.uncommitted_bytes, small.waiting_bytes];
+        assert_eq!(some, [MIB / 4; 3], "with less nothing gets on");
+        let large = standard.within(64 << 30, 16);
+        assert_eq!((large.uncommitted_bytes, large.waiting_bytes), (16 * MIB, 16 * MIB), "memory alone allows no more");
+        let wanted = Settings { snapshot_every: SnapshotEvery::fixed(MIB), ..standard };
+        assert_eq!(wanted.within(64 << 30, 16).snapshot_every, SnapshotEvery::fixed(MIB));
     }
 }

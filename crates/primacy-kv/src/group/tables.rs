@@ -99,6 +99,10 @@ impl Tables {
         self.taking
     }
 
+    pub(super) fn takes(&self, index: u64) -> bool {
+        self.taking == Some(index)
+    }
+
     pub(super) fn chunk(&mut self, size: usize) -> Option<Vec<u8>> {
         self.taking?;
         self.table.as_mut()?.snapshot_chunk(size)

@@ -17,6 +17,7 @@ use crate::table::Install;
 
 mod endings;
 mod late;
+mod snapshots;
 mod time;
 
 const LEASE: Duration = Duration::from_secs(1);

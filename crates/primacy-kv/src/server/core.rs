@@ -6,7 +6,6 @@
 mod nodes;
 mod replacing;
 mod requests;
-mod snapshot_queue;
 mod turns;
 
 use std::cell::{Cell, RefCell};
@@ -24,8 +23,6 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::backend::Done;
-use snapshot_queue::SnapshotQueue;
-
 use super::founding::{Founder, Founding, Step};
 use super::frames::Control;
 use super::identity::Identity;
@@ -33,6 +30,7 @@ use super::links::Wires;
 use super::port::NodeError;
 use super::snapshots::{SnapshotFolder, SnapshotWriter, Told};
 use crate::group::{Group, Resignation, Status};
+use crate::snapshots::{self, LogBounds, LogLength, Snapshots};
 use crate::wal::{AppendError, SEGMENT_BYTES, Wal};
 
 /// What threads tell the node's thread.
@@ -91,6 +89,16 @@ struct Replica {
     given: Option<u64>,
 }
 
+impl snapshots::Replica for Replica {
+    fn group(&mut self) -> &mut Group {
+        &mut self.group
+    }
+
+    fn is_given_snapshot(&self) -> bool {
+        self.given.is_some()
+    }
+}
+
 /// Tells the task that stands for a group that its leadership is to be given back.
 #[derive(Debug, Default)]
 pub(super) struct Resigned {
@@ -136,11 +144,7 @@ struct State {
     requests: HashMap<u64, (u16, Done)>,
     last_tag: u64,
     disk: Option<Disk>,
-    /// The snapshot that is being taken: one at a time.
-    taking: Option<(u16, u64)>,
-    snapshots: SnapshotQueue,
-    /// No snapshot is taken before.
-    snapshots_from: Instant,
+    snapshots: Snapshots,
     memory: usize,
     is_disk_full: bool,
     is_ending: bool,
@@ -191,9 +195,7 @@ impl Core {
             requests: HashMap::new(),
             last_tag: 0,
             disk: None,
-            taking: None,
-            snapshots: SnapshotQueue::default(),
-            snapshots_from: Instant::ZERO,
+            snapshots: Snapshots::default(),
             memory: 0,
             is_disk_full: false,
             is_ending: false,
@@ -476,29 +478,20 @@ impl Core {
         }
     }
 
-    /// Asks groups for snapshots that hold old segments of the log. In the end they hold none for a replica that is late: while a node is
-    /// away, what other groups write would fill the disk.
-    pub(super) fn look_after_log(&self) {
+    /// Sees to it that the log does not become too long. Returns whether it is: then groups hold it that are soon done, or others after them.
+    pub(super) fn look_after_log(&self) -> bool {
         let mut state = self.state.borrow_mut();
-        let Some(disk) = &state.disk else { return };
+        let Some(disk) = &state.disk else { return false };
         let status = disk.wal.status();
-        // A replica that is sent the tables needs what is written meanwhile, be it as much.
-        let too_many = SEGMENTS_FOR_LATE + state.memory as u64 / u64::from(SEGMENT_BYTES);
-        let holding = status.holding.iter().filter_map(|group| u16::try_from(group.0 - 1).ok());
-        let holding: Vec<u16> = holding.filter(|_| status.segments > SEGMENTS_MAX).collect();
-        for number in 0..state.replicas.len() as u16 {
-            let is_holding = holding.contains(&number);
-            if is_holding {
-                state.snapshots.ask(number);
-            }
-            let waits_for_none = is_holding && status.segments > too_many;
-            if state.replicas[usize::from(number)].group.set_waits_for_none(waits_for_none) {
-                state.touch(number);
-            }
+        let holding: Vec<u16> = status.holding.iter().map(|group| (group.0 - 1) as u16).collect();
+        let log = LogLength { segments: status.segments, holding: &holding };
+        let State { snapshots, replicas, .. } = &mut *state;
+        let bounds = LogBounds::of(SEGMENT_BYTES);
+        for touched in snapshots.look_after(log, bounds, replicas) {
+            state.touch(touched);
         }
-        if !holding.is_empty() {
-            self.wake.notify_one();
-        }
+        self.wake.notify_one();
+        log.segments > bounds.before_asking
     }
 
     /// Has each group take a snapshot.
@@ -543,12 +536,6 @@ impl Core {
         self.state.borrow().disk.as_ref().map(|disk| disk.wal.status())
     }
 }
-
-/// How many segments the log may have before idle groups are asked for snapshots.
-const SEGMENTS_MAX: u64 = 8;
-
-/// How many it may have, and as many bytes more as the tables have, before they keep nothing for replicas that are late.
-const SEGMENTS_FOR_LATE: u64 = 16;
 
 fn draw() -> (u128, [u8; 16]) {
     (rand::random(), rand::random())

@@ -158,6 +158,9 @@ impl Task {
             }
             why = resigned.wait() => {
                 match why {
+                    Resignation::HandedOver(to) if to == self.core.own() => {
+                        info!(group, token = token.get(), "given back");
+                    }
                     Resignation::HandedOver(to) => {
                         let to = self.core.name_of(to).unwrap_or_else(|| to.to_string());
                         info!(group, token = token.get(), to, "handed over");

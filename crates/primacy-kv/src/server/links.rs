@@ -3,16 +3,19 @@
 //! Who opens a connection sends over it, and the other one reads. A node that does not read is cut off, and dialed again.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use primacy::peers::{Link, LinkDialer, Links, PeerAddress};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
 
@@ -25,6 +28,10 @@ const GREETING: Duration = Duration::from_secs(3);
 const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 /// How much may wait for a node that does not read: what is small, and chunks of snapshots.
 const WAITING_MAX: [usize; 2] = [128 << 20, 256 << 20];
+/// How much waits as bytes when what is put in turn is put.
+const IN_TURN: usize = 1 << 20;
+/// How many chunks of snapshots for one node are read and not sent.
+const CHUNKS: usize = 32;
 /// A buffer that is empty keeps no more memory than this.
 const KEPT_MAX: usize = 4 << 20;
 
@@ -44,10 +51,15 @@ struct Out {
     failure: Option<io::Error>,
     /// What waits.
     bytes: Vec<u8>,
+    /// What is put when there is less of it.
+    in_turn: VecDeque<(u16, Put)>,
     /// What is being sent, and how much of it is.
     under_way: Vec<u8>,
     sent: usize,
 }
+
+/// Appends a message.
+type Put = Box<dyn FnOnce(&mut Vec<u8>)>;
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,9 +75,20 @@ impl Outbox {
             return;
         }
         put_frame(&mut out.bytes, group, put);
-        if out.bytes.len() + out.under_way.len() - out.sent > WAITING_MAX[kind] {
+        if out.waiting() > WAITING_MAX[kind] {
             out.fail(io::Error::other("it does not read what it is sent"));
         }
+    }
+
+    /// The same for what may be much at once, as answers with values and chunks of snapshots: the connection is not given up for it, and it
+    /// becomes bytes when there is little before it. It stays in order.
+    pub(super) fn put_in_turn(&self, kind: usize, group: u16, put: impl FnOnce(&mut Vec<u8>) + 'static) {
+        let mut out = self.state.borrow_mut();
+        if out.writer.is_some() && (out.waiting() >= IN_TURN || !out.in_turn.is_empty()) {
+            return out.in_turn.push_back((group, Box::new(put)));
+        }
+        drop(out);
+        self.put(kind, Some(group), put);
     }
 
     /// Sends what the connection takes at once. Its task sends the rest.
@@ -110,10 +133,25 @@ impl Outbox {
 }
 
 impl Out {
+    /// How many bytes wait, or are being sent.
+    fn waiting(&self) -> usize {
+        self.bytes.len() + self.under_way.len() - self.sent
+    }
+
+    /// Puts what is next in turn.
+    fn put_next(&mut self) {
+        while self.waiting() < IN_TURN
+            && let Some((group, put)) = self.in_turn.pop_front()
+        {
+            put_frame(&mut self.bytes, Some(group), put);
+        }
+    }
+
     /// Ready when nothing waits.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { writer: Some(writer), bytes, under_way, sent, .. } = self else { return Poll::Ready(Ok(())) };
         loop {
+            self.put_next();
+            let Self { writer: Some(writer), bytes, under_way, sent, .. } = self else { return Poll::Ready(Ok(())) };
             if *sent == under_way.len() {
                 under_way.clear();
                 under_way.shrink_to(KEPT_MAX);
@@ -174,12 +212,15 @@ pub(super) struct Wires {
     pub(super) peers: Vec<PeerAddress>,
     /// Of each peer, one for each kind.
     pub(super) outboxes: Vec<[Outbox; 2]>,
+    /// Of each peer, for chunks of snapshots.
+    pub(super) chunks: Vec<Arc<Semaphore>>,
 }
 
 impl Wires {
     pub(super) fn new(peers: Vec<PeerAddress>) -> Self {
         let outboxes = peers.iter().map(|_| <[Outbox; 2]>::default()).collect();
-        Self { peers, outboxes }
+        let chunks = peers.iter().map(|_| Arc::new(Semaphore::new(CHUNKS))).collect();
+        Self { peers, outboxes, chunks }
     }
 }
 
@@ -394,5 +435,47 @@ mod tests {
         outbox.put(0, None, |out| out.resize(WAITING_MAX[0] + 1, 0));
         let ended = ends.await.expect("it ends");
         assert!(!outbox.is_open() && ended.to_string().contains("does not read"), "{ended}");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn large_answers_wait_in_order_and_end_no_connection() {
+        let (room, taken) = (Rc::new(Cell::new(0)), Rc::new(RefCell::default()));
+        let waker: Rc<RefCell<Option<Waker>>> = Rc::default();
+        let outbox = Rc::new(Outbox::default());
+        outbox.open(Narrow { room: Rc::clone(&room), taken: Rc::clone(&taken), waker: Rc::clone(&waker) });
+        let own = Rc::clone(&outbox);
+        let ends = tokio::task::spawn_local(async move { own.send().await });
+        tokio::task::yield_now().await;
+        // More than may wait in all.
+        let made = Rc::new(Cell::new(0));
+        for number in 0..40_u8 {
+            let made = Rc::clone(&made);
+            outbox.put_in_turn(0, u16::from(number), move |out| {
+                made.set(made.get() + 1);
+                out.resize(out.len() + (8 << 20), number);
+            });
+        }
+        outbox.flush();
+        assert_eq!(made.get(), 1, "the others are no bytes yet");
+        // What is small and urgent passes them.
+        outbox.put(0, Some(100), |out| out.push(100));
+        let mut groups = Vec::new();
+        while groups.len() < 41 {
+            assert!(!ends.is_finished(), "the connection has ended");
+            room.set(1 << 20);
+            let waiting = waker.take();
+            waiting.into_iter().for_each(Waker::wake);
+            tokio::task::yield_now().await;
+            let mut taken = taken.borrow_mut();
+            while let Some(frame) = first_frame(&taken).expect("it is sound") {
+                groups.push(frame.group.expect("it is a group's"));
+                let length = frame.length;
+                taken.drain(..length);
+            }
+        }
+        let urgent = groups.iter().position(|group| *group == 100);
+        assert!(urgent.is_some_and(|place| place <= 2), "{groups:?}");
+        groups.retain(|group| *group != 100);
+        assert!(groups.iter().copied().eq(0..40), "{groups:?}");
     }
 }

@@ -177,16 +177,8 @@ async fn open(core: Rc<Core>, events: Events, mut settings: group::Settings, fol
             }
         }
     };
-    if !founding.has(core.own()) {
-        let why = format!(
-            "this node is new, and the others go on without it: have it take its place with primacy kv replace {}",
-            core.name()
-        );
-        warn!("{why}");
-        events(&Event::Waiting { why });
-    }
     if let (_, Some(max), _) = core.memory() {
-        settings.snapshot_every = settings.snapshot_every.within(max, founding.groups);
+        settings = settings.within(max, founding.groups);
     }
     let has_begun = core.has_begun();
     let opening = tokio::task::spawn_blocking(move || disk::open(&folder, &founding, settings, has_begun));
@@ -196,6 +188,16 @@ async fn open(core: Rc<Core>, events: Events, mut settings: group::Settings, fol
     };
     if !has_begun {
         core.begun()?;
+    }
+    // Since its groups are the same, one tells of all.
+    if !opened.groups.iter().any(|group| group.status().replicas.contains(&core.own())) {
+        let why = format!(
+            "this node is new, and the others go on without it: have it take its place with primacy kv replace {}, on the machine of \
+             one of them",
+            core.name()
+        );
+        warn!("{why}");
+        events(&Event::Waiting { why });
     }
     let (wal, notices) = (Arc::new(opened.wal), core.notices());
     let snapshots =
@@ -224,9 +226,9 @@ async fn look(core: Rc<Core>, folder: PathBuf) {
         if let Ok(Some(is_full)) = tokio::task::spawn_blocking(move || is_full(&place)).await {
             core.disk_full(is_full);
         }
-        core.look_after_log();
+        let is_long = core.look_after_log();
         core.go_on_replacing();
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(if is_long { LOOK / 10 } else { LOOK }).await;
     }
 }
 

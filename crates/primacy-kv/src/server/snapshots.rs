@@ -25,7 +25,7 @@ use crate::files;
 use crate::table::{Install, SnapshotError, Table};
 use crate::wal::GroupId;
 
-pub(super) use writer::{SnapshotWriter, Told, concerns, given};
+pub(super) use writer::{SnapshotWriter, Told, concerns};
 
 const MAGIC: &[u8; 8] = b"prmcySNP";
 const FORMAT: u32 = 1;
@@ -308,10 +308,16 @@ struct NewFile {
 impl NewFile {
     fn create(folder: &SnapshotFolder, group: GroupId, index: u64, kind: &str) -> Result<Self, SnapshotFileError> {
         let path = folder.file(group, index).with_extension(kind);
-        files::remove(&path).and_then(|()| files::create(&path)).map_err(failed(&path)).and_then(|mut file| {
-            file.write_all(&head(group, index)).map_err(failed(&path))?;
-            Ok(Self { group, index, path, file, offset: HEADER as u64, places: Vec::new(), checksums: 0 })
-        })
+        let mut file = files::remove(&path).and_then(|()| files::create(&path)).map_err(failed(&path))?;
+        let headed = file.write_all(&head(group, index)).map_err(failed(&path));
+        let new = Self { group, index, path, file, offset: HEADER as u64, places: Vec::new(), checksums: 0 };
+        match headed {
+            Ok(()) => Ok(new),
+            Err(error) => {
+                new.give_up();
+                Err(error)
+            }
+        }
     }
 
     fn count(&self) -> u32 {
@@ -343,8 +349,13 @@ impl NewFile {
     /// It counts, and is on the disk, when this returns. After an error nobody knows what is on the disk of it: a flush that is tried
     /// again can succeed without what the first one has lost.
     fn finish(self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
-        self.end()?;
-        self.publish(folder)
+        match self.end() {
+            Ok(()) => self.publish(folder),
+            Err(error) => {
+                self.give_up();
+                Err(error)
+            }
+        }
     }
 
     /// As [`finish`](Self::finish), of one that has its end.
@@ -352,7 +363,11 @@ impl NewFile {
         let path = folder.file(self.group, self.index);
         let done = self.file.sync_all().and_then(|()| fs::rename(&self.path, &path));
         let done = done.and_then(|()| File::open(&folder.path)).and_then(|folder| folder.sync_all());
-        done.map_err(|source| SnapshotFileError::Disk { path: self.path, source })?;
+        if let Err(source) = done {
+            let error = SnapshotFileError::Disk { path: self.path.clone(), source };
+            self.give_up();
+            return Err(error);
+        }
         folder.remember(self.group, self.index, Arc::new(self.places));
         Ok(())
     }

@@ -4,7 +4,7 @@ use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::read::{Foreign, value_of};
+use super::read::{Foreign, REPLY_MAX, value_of, within};
 use super::storage::{Entry, Position};
 use super::{NotNext, Outcome, Refusal, Table};
 use crate::command::{Condition, ExpireCondition, Expiry, Key, Operation, Set, SetAnswer, Value};
@@ -73,12 +73,14 @@ impl Table {
 
     fn change(&mut self, change: Change, clock: Clock) -> Reply {
         match change {
-            Change::Operation(operation) => self.execute(operation, clock),
+            Change::Operation(operation) => within(&mut { REPLY_MAX }, self.execute(operation, clock)),
             Change::Transaction { watched, operations } => {
                 if watched.iter().any(|(key, version)| self.version(key) != *version) {
                     return Reply::NullArray;
                 }
-                Reply::Array(operations.into_iter().map(|operation| self.execute(operation, clock)).collect())
+                let mut room = REPLY_MAX;
+                let one = |operation| within(&mut room, self.execute(operation, clock));
+                Reply::Array(operations.into_iter().map(one).collect())
             }
             Change::RemoveExpired(keys) => {
                 let removed = keys.into_iter().filter(|(key, expiry)| self.remove_expired(key, *expiry));

@@ -22,6 +22,21 @@ pub enum Answer {
     Expired(ExpiredKeys),
 }
 
+/// How many bytes one request is answered with. It goes to another node in one message, and an answer that is kept is in one chunk of a
+/// snapshot.
+pub(super) const REPLY_MAX: usize = 32 << 20;
+
+/// The reply, if there is room for it, which it takes then. Else an error; what the operation has changed is changed.
+pub(super) fn within(room: &mut usize, reply: Reply) -> Reply {
+    match room.checked_sub(reply.size()) {
+        Some(left) => {
+            *room = left;
+            reply
+        }
+        None => Reply::error("ERR the answer to one request has at most 32 MiB: read fewer keys at once"),
+    }
+}
+
 /// The value of an entry, or nothing.
 pub(super) fn value_of(entry: Option<&Entry>) -> Reply {
     entry.map_or(Reply::Null, |entry| Reply::Bulk(Value::clone(&entry.value)))
@@ -147,7 +162,7 @@ impl Table {
 
     /// The answer to an operation that only reads.
     pub(super) fn look(&self, operation: &Operation, now: GroupTime) -> Reply {
-        self.answer(operation, now).unwrap_or(Foreign::REPLY)
+        within(&mut { REPLY_MAX }, self.answer(operation, now).unwrap_or(Foreign::REPLY))
     }
 
     fn answer(&self, operation: &Operation, now: GroupTime) -> Result<Reply, Foreign> {

@@ -199,6 +199,30 @@ fn a_transaction_is_done_if_nothing_watched_has_changed() {
 }
 
 #[test]
+fn one_answer_has_room_for_so_many_bytes() {
+    let mut client = Client::new();
+    let keys: Vec<Key> = (0..5).map(|number| Key::from(alloc::format!("{{k}}{number}").into_bytes())).collect();
+    let value = "v".repeat(8 << 20);
+    for number in 0..5 {
+        assert_eq!(client.ask(&alloc::format!("set {{k}}{number} {value}")), Reply::OK);
+    }
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Error(text) if text.contains("at most 32 MiB"));
+    let many = |count: usize| Operation::GetMany { keys: keys[..count].to_vec() };
+    assert!(matches!(client.table.look(&many(3), client.now), Reply::Array(values) if values.len() == 3));
+    assert!(is_refused(&client.table.look(&many(5), client.now)));
+    assert!(is_refused(&client.log(Change::Operation(many(5)))));
+    // In a transaction those have no room that come behind; all of it is done.
+    let mut operations: Vec<_> = keys.iter().map(|key| Operation::GetDelete { key: key.clone() }).collect();
+    operations.push(Operation::Exists { keys: keys.clone() });
+    let Reply::Array(replies) = client.log(Change::Transaction { watched: Vec::new(), operations }) else {
+        panic!("it is done");
+    };
+    let refused: Vec<bool> = replies.iter().map(is_refused).collect();
+    assert_eq!(refused, [false, false, false, true, true, false]);
+    assert_eq!(replies.last(), Some(&Reply::Integer(0)));
+}
+
+#[test]
 fn a_forwarded_request_is_done_once() {
     let mut table = table();
     let mut forward = |number, acknowledged| {

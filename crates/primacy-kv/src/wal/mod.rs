@@ -180,6 +180,13 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
+impl Status {
+    fn of(standing: &Mutex<Standing>, trouble: Option<String>) -> Self {
+        let Standing { segments, holding } = standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Self { segments, holding, trouble }
+    }
+}
+
 /// What a log that can be written to consists of.
 struct Parts<B> {
     writer: Writer,
@@ -322,9 +329,8 @@ impl Wal {
 
     /// How it is.
     pub fn status(&self) -> Status {
-        let Standing { segments, holding } = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Status { segments, holding, trouble }
+        Status::of(&self.standing, trouble)
     }
 }
 

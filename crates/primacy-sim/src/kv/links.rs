@@ -17,6 +17,8 @@ pub(super) struct Way {
     held: Vec<(u64, u64, u16, Vec<u8>)>,
     /// Counts the connections of this direction alone: what was sent by another one is lost.
     era: u64,
+    /// That of this direction is broken and not made anew: what is sent is lost, whenever it would come.
+    is_broken: bool,
     /// The sender's end: by which connection it sends. `None`: it knows of none.
     end: Option<u64>,
 }
@@ -68,6 +70,9 @@ impl World {
         let way = self.links.way(from, to);
         let Some(epoch) = way.end else { return };
         let era = way.era;
+        if way.is_broken {
+            return;
+        }
         if way.is_cut {
             way.held.push((epoch, era, group, bytes));
             return;
@@ -112,8 +117,9 @@ impl World {
     pub(super) fn break_one_way(&mut self, from: usize, to: usize) {
         let Some(epoch) = self.links.open(from, to) else { return };
         self.tally.fault(Fault::BrokenOneWay);
-        self.links.way(from, to).era += 1;
-        self.links.way(from, to).held.clear();
+        let way = self.links.way(from, to);
+        (way.era, way.is_broken) = (way.era + 1, true);
+        way.held.clear();
         let after = self.engine.rng.spread(1_000, self.scenario.lease / 10);
         self.engine.after(after, Happening::Renewal { from, to, epoch });
     }
@@ -125,7 +131,7 @@ impl World {
         let first = self.latency();
         let accepted = self.engine.now + first;
         let way = self.links.way(from, to);
-        way.era += 1;
+        (way.era, way.is_broken) = (way.era + 1, false);
         way.last_arrival = way.last_arrival.max(accepted);
         self.engine.at(accepted, Happening::Connected { node: to, peer: from, epoch });
         // Who sends knows of a new connection before it sends anything by it.
@@ -162,8 +168,10 @@ impl World {
         let accepted = self.engine.now + first;
         let known = accepted + if self.engine.rng.chance(500_000) { second } else { 0 };
         // One who has dialed may send before the other one knows; that comes behind the acceptance.
-        self.links.way(dialer, acceptor).last_arrival = accepted;
-        self.links.way(acceptor, dialer).last_arrival = known;
+        for (from, to, since) in [(dialer, acceptor, accepted), (acceptor, dialer, known)] {
+            let way = self.links.way(from, to);
+            (way.last_arrival, way.is_broken) = (since, false);
+        }
         self.engine.at(accepted, Happening::Connected { node: acceptor, peer: dialer, epoch });
         self.engine.at(known, Happening::Connected { node: dialer, peer: acceptor, epoch });
     }

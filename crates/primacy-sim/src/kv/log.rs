@@ -132,6 +132,12 @@ impl NodeLog {
         }
     }
 
+    /// How many segments there are, and which groups need the oldest one.
+    pub(super) fn length(&self) -> Option<(u64, Vec<u16>)> {
+        let status = self.log.as_ref()?.status();
+        Some((status.segments, status.holding.iter().map(|group| (group.0 - 1) as u16).collect()))
+    }
+
     fn write(&mut self) -> Result<(), String> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let (segment, reused) = (log.segment(), self.disk.reused());
@@ -374,11 +380,12 @@ impl World {
             let seen = self.nodes[node].disks[usize::from(group)].flushed(&writes);
             self.saw_on_disk(seen);
             self.check_kept(group);
-            self.input(node, group, |replica, now| replica.group.written(now));
+            self.replica_wrote(node, group);
             if self.engine.rng.chance(500_000) {
                 self.turn(node, group);
             }
         }
+        self.look_after_log(node);
         self.begin_flush(node);
     }
 

@@ -4,6 +4,7 @@ use primacy_core::log::ReplicaId;
 use primacy_core::{CandidateId, Instant};
 use primacy_kv::group::{Effect, Group, Message, Resignation, Settings, SnapshotEvery, Turn};
 use primacy_kv::slot::Slot;
+use primacy_kv::snapshots::{self, LogLength, Snapshots, given};
 use primacy_kv::table::Table;
 
 use super::disk::{Disk, Seen};
@@ -24,6 +25,18 @@ pub(super) struct Replica {
     is_turn_planned: bool,
     wake: Option<u64>,
     commit: u64,
+    /// A snapshot that is given to its log is on its way to the disk.
+    is_given_snapshot: bool,
+}
+
+impl snapshots::Replica for Replica {
+    fn group(&mut self) -> &mut Group {
+        &mut self.group
+    }
+
+    fn is_given_snapshot(&self) -> bool {
+        self.is_given_snapshot
+    }
 }
 
 /// A node.
@@ -44,6 +57,7 @@ pub(super) struct Node {
     pub(super) deferred: Vec<Happening>,
     /// Those of its process, if there is one.
     pub(super) replicas: Vec<Replica>,
+    snapshots: Snapshots,
     pub(super) disks: Vec<Disk>,
     /// From its founding on.
     pub(super) log: Option<NodeLog>,
@@ -85,6 +99,7 @@ impl World {
             is_gone: false,
             deferred: Vec::new(),
             replicas: Vec::new(),
+            snapshots: Snapshots::default(),
             disks: Vec::new(),
             log: None,
             stalled_until: 0,
@@ -131,14 +146,21 @@ impl World {
             let (log, table) = (disk.log.clone(), disk.table());
             match Group::new(settings, log, table, now) {
                 Ok(group) => {
-                    replicas.push(Replica { group, held: None, is_turn_planned: false, wake: None, commit: 0 });
+                    replicas.push(Replica {
+                        group,
+                        held: None,
+                        is_turn_planned: false,
+                        wake: None,
+                        commit: 0,
+                        is_given_snapshot: false,
+                    });
                 }
                 Err(broken) => {
                     return self.violate(Promise::Whole, || format!("n{node} cannot start: {broken}"));
                 }
             }
         }
-        self.nodes[node].replicas = replicas;
+        (self.nodes[node].replicas, self.nodes[node].snapshots) = (replicas, Snapshots::default());
         self.connect_all(node);
         self.start_clients(node);
     }
@@ -209,7 +231,12 @@ impl World {
             self.carry_out(node, group, effect);
         }
         self.write(node, group);
-        self.snapshot(node, group);
+        if let Some(replica) = self.nodes[node].replicas.get(usize::from(group))
+            && replica.group.wants_snapshot()
+        {
+            self.nodes[node].snapshots.is_due(group);
+        }
+        self.take_snapshot(node);
         self.look(node, group);
     }
 
@@ -275,42 +302,71 @@ impl World {
         let at = &mut self.nodes[node];
         let (Some(replica), Some(log)) = (at.replicas.get_mut(usize::from(group)), &mut at.log) else { return };
         let Some(writes) = replica.group.take_writes() else { return };
+        replica.is_given_snapshot = given(&writes).is_some();
         log.append(group, writes);
         self.begin_flush(node);
     }
 
-    fn snapshot(&mut self, node: usize, group: u16) {
+    /// What a replica wrote is on the disk.
+    pub(super) fn replica_wrote(&mut self, node: usize, group: u16) {
+        self.input(node, group, |replica, now| {
+            replica.is_given_snapshot = false;
+            replica.group.written(now);
+        });
+    }
+
+    /// Sees to it that the node's log does not become too long.
+    pub(super) fn look_after_log(&mut self, node: usize) {
         let at = &mut self.nodes[node];
-        let Some(replica) = at.replicas.get_mut(usize::from(group)) else { return };
-        let disk = &mut at.disks[usize::from(group)];
-        if disk.taking.is_none()
-            && replica.group.wants_snapshot()
-            && let Some(index) = replica.group.begin_snapshot()
-        {
-            disk.taking = Some((index, Vec::new()));
-            let (after, run) = (self.flush_time(node), self.nodes[node].run);
-            self.engine.after(after, Happening::Chunk { node, group, run });
+        let Some((segments, holding)) = at.log.as_ref().and_then(NodeLog::length) else { return };
+        let log = LogLength { segments, holding: &holding };
+        let touched = at.snapshots.look_after(log, self.scenario.log_bounds, &mut at.replicas);
+        if !touched.is_empty() {
+            self.saw(Sometimes::WaitedForNone);
         }
+        for group in touched {
+            self.input(node, group, |_, _| ());
+        }
+        self.take_snapshot(node);
+    }
+
+    /// Begins the next snapshot, if one is to be taken.
+    fn take_snapshot(&mut self, node: usize) {
+        let now = self.local(node);
+        let at = &mut self.nodes[node];
+        let Some((group, index)) = at.snapshots.begin(now, &mut at.replicas) else { return };
+        at.disks[usize::from(group)].taking = Some((index, Vec::new()));
+        let (after, run) = (self.flush_time(node), self.nodes[node].run);
+        self.engine.after(after, Happening::Chunk { node, group, run });
     }
 
     /// The next chunk of a snapshot is written.
     pub(super) fn chunk(&mut self, node: usize, group: u16) {
+        let now = self.local(node);
         let at = &mut self.nodes[node];
         let (replica, disk) = (&mut at.replicas[usize::from(group)], &mut at.disks[usize::from(group)]);
         let Some((index, chunks)) = &mut disk.taking else { return };
+        let index = *index;
+        if !replica.group.is_taking_snapshot(index) {
+            disk.taking = None;
+            at.snapshots.ended(group, index);
+            return self.take_snapshot(node);
+        }
         if let Some(chunk) = replica.group.snapshot_chunk(self.scenario.chunk) {
             chunks.push(chunk);
             let (after, run) = (self.flush_time(node), self.nodes[node].run);
             return self.engine.after(after, Happening::Chunk { node, group, run });
         }
-        let (index, chunks) = (*index, std::mem::take(chunks));
+        let chunks = std::mem::take(chunks);
         disk.taking = None;
         if self.engine.now < at.full_until {
+            at.snapshots.failed(group, index, now + self.scenario.lease() / 4);
             replica.group.cancel_snapshot();
             return;
         }
         let count = chunks.len() as u32;
         disk.own.insert(index, chunks);
+        at.snapshots.ended(group, index);
         self.input(node, group, |replica, _| replica.group.snapshot_written(index, count));
     }
 

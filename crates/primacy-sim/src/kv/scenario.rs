@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use primacy_core::log::{Limits, Reading};
-#[cfg(feature = "canaries")]
 use primacy_kv::group::AnyFlaw;
+#[cfg(feature = "canaries")]
+use primacy_kv::snapshots::LogBounds;
 #[cfg(feature = "canaries")]
 use primacy_kv::wal;
 
@@ -83,6 +84,8 @@ pub(super) struct Scenario {
     pub(super) flaw: Option<Planted>,
     /// How long the segments of logs are.
     pub(super) segment_bytes: u32,
+    /// How long logs may become.
+    pub(super) log_bounds: LogBounds,
     /// What happens to disks.
     pub(super) disks: Rng,
     pub(super) rng: Rng,
@@ -101,6 +104,11 @@ impl Scenario {
         let quorum_reads = rng.chance(300_000);
         let small = rng.chance(500_000);
         let limits = if small { Limits { message_bytes: 300, window_bytes: 900 } } else { Limits::default() };
+        let segment_bytes = *disks.pick(&[8 << 10, 16 << 10]);
+        // Drawn apart, since they came later.
+        let mut bounds = Rng::new(seed ^ 0x626f_756e_6473_626f);
+        let log_bounds =
+            LogBounds { before_asking: *bounds.pick(&[1, 2, 8]), for_late: *bounds.pick(&[1, 2, 16]), segment_bytes };
         let mut scenario = Self {
             kind,
             nodes,
@@ -125,7 +133,8 @@ impl Scenario {
             spares: rng.below(3) as usize,
             #[cfg(feature = "canaries")]
             flaw: setup.flaw,
-            segment_bytes: *disks.pick(&[8 << 10, 16 << 10]),
+            segment_bytes,
+            log_bounds,
             disks,
             rng: rng.clone(),
         };

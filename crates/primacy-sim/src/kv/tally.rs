@@ -68,6 +68,7 @@ kinds! {
         Rolled = "a log went on in another segment",
         Reused = "a segment's file was used again",
         DiskFailed = "a log ended since its disk failed",
+        WaitedForNone = "a group kept nothing for others, since it held the log",
     }
 }
 

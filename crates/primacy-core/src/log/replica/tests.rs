@@ -189,7 +189,10 @@ fn it_tells_a_leader_what_it_lacks_up_to_the_end() {
     let snapshot = replica.compact(replica.applied(), 2, &mut Vec::new()).expect("something is applied");
     assert_eq!((snapshot.position, replica.log().entries().len()), (at(1, 3), 0));
     let outcome = replica.handle(&fetch(at(1, 1), at(1, 3)), &mut Vec::new());
-    assert_eq!(outcome, Ok(Outcome::Chunk(snapshot, 0)));
+    assert_eq!(outcome, Ok(Outcome::Chunk(snapshot.clone(), 0)));
+    // It has had five chunks of an older snapshot from here.
+    let fetch = Request::Fetch { ballot: ballot(2), prev: at(1, 1), end: at(1, 3), chunk: 5 };
+    assert_eq!(replica.handle(&fetch, &mut Vec::new()), Ok(Outcome::Chunk(snapshot, 0)), "it has two chunks");
 }
 
 #[test]

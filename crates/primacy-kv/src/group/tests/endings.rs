@@ -396,6 +396,33 @@ fn what_a_removed_node_sends_again_is_not_done_again() {
 }
 
 #[test]
+fn what_comes_when_nothing_is_heard_of_the_leader_was_certainly_not_done() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(1, 1);
+    assert_eq!(cluster.answer(2, set("k", "1")), Ok(Reply::OK));
+    cluster.away.insert(1);
+    let sent = cluster.ask(2, set("k", "2"));
+    let now = cluster.now;
+    cluster.act(2, |group| group.disconnected(id(1), now));
+    assert_eq!(cluster.nodes[&2].group.status().leader, None);
+    let unsent = cluster.ask(2, set("k", "3"));
+    cluster.pass(LEASE * 3);
+    assert_eq!(cluster.answers[&sent], Err(Failure::Unknown));
+    assert_eq!(cluster.answers[&unsent], Err(Failure::NoLeader));
+    // What comes next goes there when there is a connection again.
+    cluster.away.clear();
+    cluster.lead(1, 2);
+    let later = cluster.ask(2, set("k", "4"));
+    cluster.run();
+    assert!(!cluster.answers.contains_key(&later));
+    let now = cluster.now;
+    cluster.act(2, |group| group.connected(id(1), now));
+    cluster.run();
+    assert_eq!(cluster.answers[&later], Ok(Reply::OK));
+    assert_eq!(cluster.answer(2, get("k")), bulk("4"));
+}
+
+#[test]
 fn no_snapshot_is_taken_of_what_a_snapshot_has() {
     let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(1);
     cluster.lead(1, 1);

@@ -139,8 +139,8 @@ fn failure_reply(failure: Failure, group: u16, is_write: bool) -> Reply {
             "UNKNOWN it may have been done: the answer of group {group} was lost. Read the key back before you send it again"
         ),
         Failure::NoLeader => format!(
-            "TRYAGAIN nobody leads group {group}, and nothing was done: send it again. `primacy status --election kv/{group}` \
-             shows who could lead"
+            "TRYAGAIN nobody leads group {group}, and nothing was done: send it again. `primacy kv explain {group}`, where a node \
+             runs, says which nodes are missing"
         ),
         Failure::Stopped => {
             "TRYAGAIN this node is ending, and nothing was done: connect to another one and send it again".into()

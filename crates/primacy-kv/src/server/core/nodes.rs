@@ -81,7 +81,8 @@ impl Nodes for Core {
         let is_sent = self.wires.outboxes[peer][0].is_open();
         let is_heard = state.peers[peer].taken[0] > 0;
         let node = state.peers[peer].node;
-        if kind != 0 || (is_sent && is_heard) {
+        // A connection for chunks counts where it was the last one: a node that is lost may come back far enough for that alone.
+        if (is_sent && is_heard) || (kind != 0 && (is_sent || is_heard)) {
             return;
         }
         state.founder.parted(self.wires.peers[peer].name());

@@ -17,13 +17,14 @@ use crate::request::Answered;
 use crate::server::backend::Done;
 use crate::server::links::Outbox;
 use crate::server::snapshots::{self, SnapshotFileError, Told};
+use crate::snapshots::given;
 use crate::wal::GroupId;
 
 /// How large the chunks of snapshots are, about.
 const CHUNK: usize = 1 << 20;
 /// How exact the runtime's timer is.
 const TIMER_STEP: Duration = Duration::from_millis(1);
-/// How long no snapshot is taken after one could not be written.
+/// How long a group takes no snapshot after one could not be written.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
 impl Core {
@@ -128,26 +129,19 @@ impl Core {
             }
             Notice::Snapshot(Told::Chunk { group, index }) => {
                 let number = (group.0 - 1) as u16;
-                if state.taking == Some((number, index)) {
-                    next_chunk(state, number, index);
-                }
+                next_chunk(state, number, index);
             }
             Notice::Snapshot(Told::Written { group, index, chunks }) => {
                 let number = (group.0 - 1) as u16;
-                if state.taking == Some((number, index)) {
-                    state.taking = None;
-                }
+                state.snapshots.ended(number, index);
                 info!(group = number, index, chunks, "a snapshot is written");
                 state.replicas[usize::from(number)].group.snapshot_written(index, chunks);
                 state.touch(number);
             }
             Notice::Snapshot(Told::NotWritten { group, index, error }) => {
                 let number = (group.0 - 1) as u16;
-                if state.taking == Some((number, index)) {
-                    state.taking = None;
-                }
+                state.snapshots.failed(number, index, now + SNAPSHOT_PAUSE);
                 state.replicas[usize::from(number)].group.cancel_snapshot();
-                state.snapshots_from = now + SNAPSHOT_PAUSE;
                 match error {
                     SnapshotFileError::Full { .. } => warn!(group = number, %error, "no snapshot"),
                     _ => error!(group = number, %error, "no snapshot"),
@@ -163,7 +157,11 @@ impl Core {
             Effect::Send { to, message } => {
                 if let Some(peer) = state.ids.get(&to) {
                     let kind = usize::from(message.is_bulk());
-                    self.wires.outboxes[*peer][kind].put(kind, Some(group), |out| message.encode(out));
+                    let outbox = &self.wires.outboxes[*peer][kind];
+                    match message {
+                        Message::Answers(_) => outbox.put_in_turn(kind, group, move |out| message.encode(out)),
+                        _ => outbox.put(kind, Some(group), |out| message.encode(out)),
+                    }
                 }
             }
             Effect::SendChunk(order) => self.send_chunk(state, group, order),
@@ -192,18 +190,23 @@ impl Core {
 
     fn send_chunk(self: &Rc<Self>, state: &State, group: u16, order: ChunkOrder) {
         let Some(disk) = &state.disk else { return };
+        let Some(peer) = state.ids.get(&order.to).copied() else { return };
         let (core, folder) = (Rc::clone(self), disk.folder.clone());
         tokio::task::spawn_local(async move {
+            let Ok(may_read) = Arc::clone(&core.wires.chunks[peer]).acquire_owned().await else { return };
             let (index, number) = (order.snapshot.position.index, order.chunk);
             let id = GroupId(u32::from(group) + 1);
             let read = tokio::task::spawn_blocking(move || folder.chunk(id, index, number)).await;
             match read {
                 Ok(Ok(data)) => {
-                    let peer = core.state.borrow().ids.get(&order.to).copied();
+                    let is_there = core.state.borrow().ids.get(&order.to) == Some(&peer);
                     let message = Message::Log(order.message(LogBytes::from(data)));
-                    if let Some(peer) = peer {
+                    if is_there {
                         let outbox = &core.wires.outboxes[peer][1];
-                        outbox.put(1, Some(group), |out| message.encode(out));
+                        outbox.put_in_turn(1, group, move |out| {
+                            message.encode(out);
+                            drop(may_read);
+                        });
                         outbox.flush();
                     }
                 }
@@ -214,7 +217,10 @@ impl Core {
                     match is_current {
                         Some(true) => core.fail(NodeError::Snapshot(error.to_string())),
                         // A newer one has taken its place: it is asked for anew.
-                        _ => drop(core.with(group, |replica| replica.group.connected(order.to, clock::now()))),
+                        _ if core.state.borrow().ids.contains_key(&order.to) => {
+                            core.with(group, |replica| replica.group.connected(order.to, clock::now()));
+                        }
+                        _ => {}
                     }
                 }
                 Err(_) => {}
@@ -227,7 +233,7 @@ impl Core {
         let Some(disk) = &state.disk else { return };
         let replica = &mut state.replicas[usize::from(group)];
         let Some(writes) = replica.group.take_writes() else { return };
-        (replica.writes_since, replica.given) = (Some(now), snapshots::given(&writes));
+        (replica.writes_since, replica.given) = (Some(now), given(&writes));
         let id = GroupId(u32::from(group) + 1);
         if !snapshots::concerns(&writes) {
             return out.push((id, writes));
@@ -253,37 +259,23 @@ impl Core {
     }
 }
 
-/// Begins the next snapshot, unless one is being taken.
+/// Begins the next snapshot, if one is to be taken.
 fn take_snapshot(state: &mut State, now: Instant) {
-    while state.taking.is_none() && now >= state.snapshots_from {
-        let State { snapshots, replicas, .. } = state;
-        // In a busy group something is always on its way to the disk. But one snapshot after the other is given to its log.
-        let Some((number, is_asked)) = snapshots.next(|group| replicas[usize::from(group)].given.is_none()) else {
-            return;
-        };
-        let group = &mut replicas[usize::from(number)].group;
-        if !is_asked && !group.wants_snapshot() {
-            continue;
-        }
-        let has = group.status().snapshot.map(|position| position.index);
-        match group.begin_snapshot() {
-            // A file that the log names is never written again.
-            Some(index) if has.is_some_and(|has| has >= index) => group.cancel_snapshot(),
-            Some(index) => {
-                state.taking = Some((number, index));
-                next_chunk(state, number, index);
-            }
-            None => {}
-        }
+    if let Some((number, index)) = state.snapshots.begin(now, &mut state.replicas) {
+        next_chunk(state, number, index);
     }
 }
 
 fn next_chunk(state: &mut State, number: u16, index: u64) {
     let Some(disk) = &state.disk else { return };
-    let group = GroupId(u32::from(number) + 1);
-    match state.replicas[usize::from(number)].group.snapshot_chunk(CHUNK) {
-        Some(data) => disk.snapshots.chunk(group, index, data),
-        None => disk.snapshots.finish(group, index),
+    let (id, group) = (GroupId(u32::from(number) + 1), &mut state.replicas[usize::from(number)].group);
+    if !group.is_taking_snapshot(index) {
+        disk.snapshots.give_up(id, index);
+        return state.snapshots.ended(number, index);
+    }
+    match group.snapshot_chunk(CHUNK) {
+        Some(data) => disk.snapshots.chunk(id, index, data),
+        None => disk.snapshots.finish(id, index),
     }
 }
 

@@ -37,6 +37,8 @@ enum Order {
     Chunk { group: GroupId, index: u64, data: Vec<u8> },
     /// It has no more chunks.
     Finish { group: GroupId, index: u64 },
+    /// Nobody wants it any more.
+    GiveUp { group: GroupId, index: u64 },
     /// The log has a snapshot up to there.
     Retire { group: GroupId, index: u64 },
     /// Writes with chunks of snapshots from others among them, and those that wait for room.
@@ -91,6 +93,11 @@ impl SnapshotWriter {
         self.order(Order::Finish { group, index });
     }
 
+    /// A group's own snapshot, whose last chunk has not come, is not wanted any more.
+    pub(in crate::server) fn give_up(&self, group: GroupId, index: u64) {
+        self.order(Order::GiveUp { group, index });
+    }
+
     /// Removes what the snapshot up to there, which the log has, takes the place of.
     pub(in crate::server) fn retire(&self, group: GroupId, index: u64) {
         self.order(Order::Retire { group, index });
@@ -120,15 +127,6 @@ impl Drop for SnapshotWriter {
 /// given it ([`Told::Written`]), and does not wait here for what other groups write.
 pub(in crate::server) fn concerns(writes: &[Write<LogBytes>]) -> bool {
     writes.iter().any(|write| matches!(write, Write::Aside { .. } | Write::Install(_)))
-}
-
-/// The end of the last snapshot that these writes give to the log.
-pub(in crate::server) fn given(writes: &[Write<LogBytes>]) -> Option<u64> {
-    let given = |write: &Write<LogBytes>| match write {
-        Write::Install(snapshot) | Write::Compact(snapshot) => Some(snapshot.position.index),
-        _ => None,
-    };
-    writes.iter().filter_map(given).next_back()
 }
 
 /// A group's writes that wait for room on the disk.
@@ -171,6 +169,11 @@ impl Work {
                     Ok(None) => {}
                     Err(error) => tell(Told::NotWritten { group, index, error }),
                 },
+                Order::GiveUp { group, index } => {
+                    if self.own.get(&group).is_some_and(|file| file.index == index) {
+                        self.give_up(group);
+                    }
+                }
                 Order::Retire { group, index } => {
                     if let Err(error) = self.folder.retire(group, index) {
                         tracing::warn!(group = group.0, %error, "an old snapshot could not be removed");

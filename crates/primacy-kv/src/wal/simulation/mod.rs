@@ -10,7 +10,8 @@ use primacy_core::log::{Config, Payload, ReplicaId, Write};
 use super::queue::Batch;
 use super::writer::Writer;
 use super::{
-    AppendError, DiskFailure, GroupId, Keeper, OpenError, Parts, Recovered, Report, Settings, Wal, beginning, item,
+    AppendError, DiskFailure, GroupId, Keeper, OpenError, Parts, Recovered, Report, Settings, Status, Wal, beginning,
+    item,
 };
 pub use disk::{Fault, Image, MemoryDisk, Random};
 
@@ -84,6 +85,11 @@ impl Log {
     pub fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
         self.writer.keeper.rest();
         self.writer.mark()
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        Status::of(&self.writer.standing, None)
     }
 
     /// The number of the segment that is written to.
