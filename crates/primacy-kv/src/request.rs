@@ -20,6 +20,16 @@ pub enum ClientRequest {
     Read(Query),
 }
 
+impl ClientRequest {
+    /// How many bytes it has, about.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Write(change) => change.size(),
+            Self::Read(query) => query.size(),
+        }
+    }
+}
+
 /// A question to one group. The answer is linearizable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
@@ -122,6 +132,19 @@ impl ClientRequest {
 }
 
 impl Query {
+    /// How many bytes it has, about.
+    pub fn size(&self) -> usize {
+        const FRAME: usize = 16;
+        match self {
+            Self::Operation(operation) => operation.size(),
+            Self::Versions(keys) => FRAME + keys.iter().map(|key| key.len() + FRAME).sum::<usize>(),
+            Self::Scan { filter, .. } | Self::Keys(filter) => {
+                2 * FRAME + filter.pattern.as_ref().map_or(0, |pattern| pattern.len())
+            }
+            Self::Count | Self::Random(_) => FRAME,
+        }
+    }
+
     /// Appends it to what has a version of its own.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {

@@ -53,6 +53,15 @@ pub fn given(writes: &[Write<LogBytes>]) -> Option<u64> {
     writes.iter().filter_map(given).next_back()
 }
 
+/// A snapshot that is being taken.
+#[derive(Clone, Copy, Debug)]
+struct Taking {
+    group: u16,
+    /// With which entry it ends.
+    index: u64,
+    is_asked: bool,
+}
+
 /// The groups of a node that are to take a snapshot, and the one that does.
 #[derive(Debug, Default)]
 pub struct Snapshots {
@@ -61,8 +70,7 @@ pub struct Snapshots {
     due: BTreeSet<u16>,
     /// The last one that was taken out.
     last: u16,
-    /// Of which group one is being taken, and with which entry it ends.
-    taking: Option<(u16, u64)>,
+    taking: Option<Taking>,
     /// Those of which one could not be written, and until when they wait.
     failed: BTreeMap<u16, Instant>,
 }
@@ -80,13 +88,19 @@ impl Snapshots {
 
     /// This one is on disk, or is given up.
     pub fn ended(&mut self, group: u16, index: u64) {
-        self.taking.take_if(|taking| *taking == (group, index));
+        self.take(group, index);
     }
 
     /// This one cannot be written. The group takes none before `until`, and others do.
     pub fn failed(&mut self, group: u16, index: u64, until: Instant) {
-        self.ended(group, index);
+        if self.take(group, index).is_some_and(|taking| taking.is_asked) {
+            self.ask(group);
+        }
         self.failed.insert(group, until);
+    }
+
+    fn take(&mut self, group: u16, index: u64) -> Option<Taking> {
+        self.taking.take_if(|taking| (taking.group, taking.index) == (group, index))
     }
 
     /// Begins the next one, unless one is being taken: of which group, and with which entry it ends. Its [chunks](Group::snapshot_chunk) are to
@@ -107,8 +121,8 @@ impl Snapshots {
                 // A file that the log names is never written again.
                 Some(index) if has.is_some_and(|has| has >= index) => group.cancel_snapshot(),
                 Some(index) => {
-                    self.taking = Some((number, index));
-                    return self.taking;
+                    self.taking = Some(Taking { group: number, index, is_asked });
+                    return Some((number, index));
                 }
                 None => {}
             }
@@ -131,7 +145,7 @@ impl Snapshots {
         for (number, replica) in (0..).zip(replicas) {
             let is_holding = log.segments > bounds.before_asking && log.holding.contains(&number);
             // One that is taken by now lets go of the segment when it is on disk.
-            if is_holding && !replica.is_given_snapshot() && self.taking.is_none_or(|(taking, _)| taking != number) {
+            if is_holding && !replica.is_given_snapshot() && self.taking.is_none_or(|taking| taking.group != number) {
                 self.ask(number);
             }
             if replica.group().set_waits_for_none(is_holding && log.segments > too_many) {

@@ -14,7 +14,7 @@ use super::port::Broken;
 use crate::entry::{Batch, Change};
 use crate::request::{Failure, Query};
 use crate::resp::Reply;
-use crate::table::{Outcome, Refusal, Table};
+use crate::table::{AnswerRoom, Outcome, Refusal, Table};
 
 /// How many bytes of entries are applied in one turn, before other groups have theirs.
 const APPLIED_AT_ONCE: usize = 8 << 20;
@@ -159,7 +159,7 @@ pub(super) fn look(
             let (next, keys) = table.scan(*cursor, *count, filter);
             Reply::Array([Reply::bulk(alloc::format!("{next}")), bulks(keys)].into())
         }
-        Query::Keys(filter) => bulks(table.keys(filter)),
+        Query::Keys(filter) => AnswerRoom::new().take(bulks(table.keys(filter))),
         Query::Count => Reply::count(table.len()),
         Query::Random(number) => Reply::maybe(table.random_key(*number)),
     })

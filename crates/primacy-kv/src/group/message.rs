@@ -166,6 +166,16 @@ impl Answers {
         Self { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() }
     }
 
+    /// How many bytes it has, about.
+    #[cfg(feature = "server")]
+    pub(crate) fn size(&self) -> usize {
+        self.writes.iter().chain(&self.reads).map(Self::size_of).sum()
+    }
+
+    fn size_of((_, answer): &(u64, Answered)) -> usize {
+        16 + answer.as_ref().map_or(0, Reply::size)
+    }
+
     /// The same in several messages of about this many bytes each. The end is told in the last one.
     pub(super) fn split(self, bytes: usize) -> Vec<Self> {
         let Self { ballot, starts, is_over, writes, reads } = self;
@@ -177,7 +187,7 @@ impl Answers {
                 messages.push(Self::none(ballot, starts));
                 size = 0;
             }
-            size += 16 + answer.1.as_ref().map_or(0, Reply::size);
+            size += Self::size_of(&answer);
             if let Some(last) = messages.last_mut() {
                 (if is_write { &mut last.writes } else { &mut last.reads }).push(answer);
             }

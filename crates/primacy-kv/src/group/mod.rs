@@ -232,6 +232,11 @@ impl Group {
         self.log_does(|log, effects| log.reconnected(to, effects));
     }
 
+    /// Nothing can be sent to that node yet, although there is a connection from it.
+    pub fn unreachable(&mut self, node: ReplicaId) {
+        self.origin.lost(node);
+    }
+
     /// Nothing is heard of that node.
     pub fn disconnected(&mut self, from: ReplicaId, now: Instant) {
         self.now = now;
@@ -245,7 +250,7 @@ impl Group {
         self.now = now;
         let failure = match &request {
             _ if self.is_broken => Some(Failure::Stopped),
-            ClientRequest::Write(change) if change.size() > REQUEST_MAX => Some(Failure::TooLarge),
+            request if request.size() > REQUEST_MAX => Some(Failure::TooLarge),
             _ => None,
         };
         match failure {

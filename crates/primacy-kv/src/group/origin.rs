@@ -100,7 +100,7 @@ pub(super) struct Origin {
     reads: Numbered<Query>,
     /// Who leads, as far as this node knows.
     leader: Option<(Ballot, ReplicaId)>,
-    /// The nodes of which nothing is heard: nothing is sent there, since it would count as perhaps done.
+    /// The nodes to which nothing can be sent: what was sent there would count as perhaps done.
     lost: BTreeSet<ReplicaId>,
     /// The largest ballot of which it is known that its leader takes nothing more.
     over: Ballot,
@@ -150,7 +150,7 @@ impl Origin {
         }
     }
 
-    /// Nothing is heard of that node.
+    /// Nothing can be sent to that node.
     pub(super) fn lost(&mut self, node: ReplicaId) {
         self.lost.insert(node);
     }
@@ -181,11 +181,9 @@ impl Origin {
     }
 
     pub(super) fn add(&mut self, tag: u64, request: ClientRequest, now: Instant) {
+        self.bytes += request.size();
         match request {
-            ClientRequest::Write(change) => {
-                self.bytes += change.size();
-                self.writes.add(tag, change, now);
-            }
+            ClientRequest::Write(change) => self.writes.add(tag, change, now),
             ClientRequest::Read(query) => self.reads.add(tag, query, now),
         }
     }
@@ -201,7 +199,7 @@ impl Origin {
         while let Some((ballot, leader)) = self.leader() {
             let (sent_before, mut bytes) = (self.writes.ever_sent, 0);
             let writes = self.writes.unsent(Change::size, &mut bytes);
-            let reads = self.reads.unsent(|_| 32, &mut bytes);
+            let reads = self.reads.unsent(Query::size, &mut bytes);
             let tells = self.writes.pending.is_empty() && self.unacknowledged > KEPT_MAX;
             if writes.is_empty() && reads.is_empty() && !tells {
                 break;
@@ -236,7 +234,10 @@ impl Origin {
 
     /// What a read has found.
     pub(super) fn has_read(&mut self, number: u64, answer: Answered, out: &mut Vec<Effect>) {
-        out.extend(self.reads.pending.remove(&number).map(|pending| Effect::Answer { tag: pending.tag, answer }));
+        if let Some(Pending { tag, what, .. }) = self.reads.pending.remove(&number) {
+            self.bytes -= what.size();
+            out.push(Effect::Answer { tag, answer });
+        }
     }
 
     /// Answers what has waited for too long. Who reads has changed nothing.
@@ -249,8 +250,10 @@ impl Origin {
             let failure = if sends > 0 { Failure::Unknown } else { Failure::NoLeader };
             out.push(Effect::Answer { tag, answer: Err(failure) });
         }
-        let reads = self.reads.take_older(than).into_iter();
-        out.extend(reads.map(|pending| Effect::Answer { tag: pending.tag, answer: Err(Failure::NoLeader) }));
+        for Pending { tag, what, .. } in self.reads.take_older(than) {
+            self.bytes -= what.size();
+            out.push(Effect::Answer { tag, answer: Err(Failure::NoLeader) });
+        }
     }
 
     /// When something will have waited for too long.

@@ -316,7 +316,7 @@ impl Core {
 
     fn tell(&self, peer: usize, control: &Control) {
         let outbox = &self.wires.outboxes[peer][0];
-        outbox.put(0, None, |out| control.encode(out));
+        outbox.put(None, |out| control.encode(out));
         outbox.flush();
     }
 

@@ -26,8 +26,10 @@ use crate::group::Message;
 const GREETING: Duration = Duration::from_secs(3);
 /// How long after a failure the other is dialed again: at first, and at most.
 const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
-/// How much may wait for a node that does not read: what is small, and chunks of snapshots.
-const WAITING_MAX: [usize; 2] = [128 << 20, 256 << 20];
+/// How many bytes may wait for a node that does not read.
+const WAITING_MAX: usize = 128 << 20;
+/// How much may wait in turn.
+const IN_TURN_MAX: usize = 512 << 20;
 /// How much waits as bytes when what is put in turn is put.
 const IN_TURN: usize = 1 << 20;
 /// How many chunks of snapshots for one node are read and not sent.
@@ -52,14 +54,20 @@ struct Out {
     /// What waits.
     bytes: Vec<u8>,
     /// What is put when there is less of it.
-    in_turn: VecDeque<(u16, Put)>,
+    in_turn: VecDeque<InTurn>,
+    in_turn_bytes: usize,
     /// What is being sent, and how much of it is.
     under_way: Vec<u8>,
     sent: usize,
 }
 
-/// Appends a message.
-type Put = Box<dyn FnOnce(&mut Vec<u8>)>;
+/// A message of a group that is no bytes yet.
+struct InTurn {
+    group: u16,
+    /// How many it has, about.
+    size: usize,
+    put: Box<dyn FnOnce(&mut Vec<u8>)>,
+}
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,26 +77,30 @@ impl fmt::Debug for Outbox {
 
 impl Outbox {
     /// Puts a frame behind what waits, unless there is no connection. [`flush`](Self::flush) sends it.
-    pub(super) fn put(&self, kind: usize, group: Option<u16>, put: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn put(&self, group: Option<u16>, put: impl FnOnce(&mut Vec<u8>)) {
         let mut out = self.state.borrow_mut();
         if out.writer.is_none() {
             return;
         }
         put_frame(&mut out.bytes, group, put);
-        if out.waiting() > WAITING_MAX[kind] {
-            out.fail(io::Error::other("it does not read what it is sent"));
+        if out.waiting() > WAITING_MAX {
+            out.does_not_read();
         }
     }
 
-    /// The same for what may be much at once, as answers with values and chunks of snapshots: the connection is not given up for it, and it
-    /// becomes bytes when there is little before it. It stays in order.
-    pub(super) fn put_in_turn(&self, kind: usize, group: u16, put: impl FnOnce(&mut Vec<u8>) + 'static) {
+    /// The same for what may be much at once, as answers with values and chunks of snapshots: it becomes bytes when there is little before it,
+    /// and more of it may wait. It stays in order.
+    pub(super) fn put_in_turn(&self, group: u16, size: usize, put: impl FnOnce(&mut Vec<u8>) + 'static) {
         let mut out = self.state.borrow_mut();
-        if out.writer.is_some() && (out.waiting() >= IN_TURN || !out.in_turn.is_empty()) {
-            return out.in_turn.push_back((group, Box::new(put)));
+        if out.writer.is_none() || (out.waiting() < IN_TURN && out.in_turn.is_empty()) {
+            drop(out);
+            return self.put(Some(group), put);
         }
-        drop(out);
-        self.put(kind, Some(group), put);
+        out.in_turn.push_back(InTurn { group, size, put: Box::new(put) });
+        out.in_turn_bytes += size;
+        if out.in_turn_bytes > IN_TURN_MAX {
+            out.does_not_read();
+        }
     }
 
     /// Sends what the connection takes at once. Its task sends the rest.
@@ -141,10 +153,15 @@ impl Out {
     /// Puts what is next in turn.
     fn put_next(&mut self) {
         while self.waiting() < IN_TURN
-            && let Some((group, put)) = self.in_turn.pop_front()
+            && let Some(InTurn { group, size, put }) = self.in_turn.pop_front()
         {
+            self.in_turn_bytes -= size;
             put_frame(&mut self.bytes, Some(group), put);
         }
+    }
+
+    fn does_not_read(&mut self) {
+        self.fail(io::Error::other("it does not read what it is sent"));
     }
 
     /// Ready when nothing waits.
@@ -415,14 +432,14 @@ mod tests {
     async fn what_a_connection_takes_is_sent_at_once_and_the_rest_in_order_when_there_is_room() {
         let (room, taken, waker) = (Rc::new(Cell::new(20)), Rc::new(RefCell::default()), Rc::new(RefCell::default()));
         let outbox = Rc::new(Outbox::default());
-        outbox.put(0, Some(1), |out| out.push(0));
+        outbox.put(Some(1), |out| out.push(0));
         outbox.open(Narrow { room: Rc::clone(&room), taken: Rc::clone(&taken), waker: Rc::clone(&waker) });
         let own = Rc::clone(&outbox);
         let ends = tokio::task::spawn_local(async move { own.send().await });
         tokio::task::yield_now().await;
         let mut expected = Vec::new();
         for number in 1..=5 {
-            outbox.put(0, Some(number), |out| out.extend([7; 4]));
+            outbox.put(Some(number), |out| out.extend([7; 4]));
             outbox.flush();
             put_frame(&mut expected, Some(number), |out| out.extend([7; 4]));
             assert_eq!(*taken.borrow(), expected[..expected.len().min(20)], "no task has run since");
@@ -432,7 +449,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(*taken.borrow(), expected);
         room.set(0);
-        outbox.put(0, None, |out| out.resize(WAITING_MAX[0] + 1, 0));
+        outbox.put(None, |out| out.resize(WAITING_MAX + 1, 0));
         let ended = ends.await.expect("it ends");
         assert!(!outbox.is_open() && ended.to_string().contains("does not read"), "{ended}");
     }
@@ -450,7 +467,7 @@ mod tests {
         let made = Rc::new(Cell::new(0));
         for number in 0..40_u8 {
             let made = Rc::clone(&made);
-            outbox.put_in_turn(0, u16::from(number), move |out| {
+            outbox.put_in_turn(u16::from(number), 8 << 20, move |out| {
                 made.set(made.get() + 1);
                 out.resize(out.len() + (8 << 20), number);
             });
@@ -458,7 +475,7 @@ mod tests {
         outbox.flush();
         assert_eq!(made.get(), 1, "the others are no bytes yet");
         // What is small and urgent passes them.
-        outbox.put(0, Some(100), |out| out.push(100));
+        outbox.put(Some(100), |out| out.push(100));
         let mut groups = Vec::new();
         while groups.len() < 41 {
             assert!(!ends.is_finished(), "the connection has ended");

@@ -192,8 +192,8 @@ async fn open(core: Rc<Core>, events: Events, mut settings: group::Settings, fol
     // Since its groups are the same, one tells of all.
     if !opened.groups.iter().any(|group| group.status().replicas.contains(&core.own())) {
         let why = format!(
-            "this node is new, and the others go on without it: have it take its place with primacy kv replace {}, on the machine of \
-             one of them",
+            "this node keeps no replica that counts, and the others go on without it: have it take its place with \
+             primacy kv replace {}, on the machine of one of them",
             core.name()
         );
         warn!("{why}");

@@ -4,7 +4,7 @@ use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::read::{Foreign, REPLY_MAX, value_of, within};
+use super::read::{AnswerRoom, Foreign, value_of};
 use super::storage::{Entry, Position};
 use super::{NotNext, Outcome, Refusal, Table};
 use crate::command::{Condition, ExpireCondition, Expiry, Key, Operation, Set, SetAnswer, Value};
@@ -73,13 +73,13 @@ impl Table {
 
     fn change(&mut self, change: Change, clock: Clock) -> Reply {
         match change {
-            Change::Operation(operation) => within(&mut { REPLY_MAX }, self.execute(operation, clock)),
+            Change::Operation(operation) => AnswerRoom::new().take(self.execute(operation, clock)),
             Change::Transaction { watched, operations } => {
                 if watched.iter().any(|(key, version)| self.version(key) != *version) {
                     return Reply::NullArray;
                 }
-                let mut room = REPLY_MAX;
-                let one = |operation| within(&mut room, self.execute(operation, clock));
+                let mut room = AnswerRoom::new();
+                let one = |operation| room.take(self.execute(operation, clock));
                 Reply::Array(operations.into_iter().map(one).collect())
             }
             Change::RemoveExpired(keys) => {

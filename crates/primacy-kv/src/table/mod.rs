@@ -13,6 +13,7 @@ use core::ops::Range;
 
 pub use install::{Install, SnapshotError};
 pub use read::Answer;
+pub(crate) use read::AnswerRoom;
 pub use sessions::Refusal;
 
 use crate::entry::{GroupTime, Origin};

@@ -22,18 +22,28 @@ pub enum Answer {
     Expired(ExpiredKeys),
 }
 
-/// How many bytes one request is answered with. It goes to another node in one message, and an answer that is kept is in one chunk of a
+/// How many bytes a group answers one request with. It goes to another node in one message, and an answer that is kept is in one chunk of a
 /// snapshot.
-pub(super) const REPLY_MAX: usize = 32 << 20;
+const REPLY_MAX: usize = 32 << 20;
 
-/// The reply, if there is room for it, which it takes then. Else an error; what the operation has changed is changed.
-pub(super) fn within(room: &mut usize, reply: Reply) -> Reply {
-    match room.checked_sub(reply.size()) {
-        Some(left) => {
-            *room = left;
-            reply
+/// How much room the answer to one request has left.
+#[derive(Debug)]
+pub(crate) struct AnswerRoom(usize);
+
+impl AnswerRoom {
+    pub(crate) const fn new() -> Self {
+        Self(REPLY_MAX)
+    }
+
+    /// The reply, if there is room for it, which it takes then. Else an error; what the operation has changed is changed.
+    pub(crate) fn take(&mut self, reply: Reply) -> Reply {
+        match self.0.checked_sub(reply.size()) {
+            Some(left) => {
+                self.0 = left;
+                reply
+            }
+            None => Reply::error("ERR a group answers one request with at most 32 MiB: ask for less at once"),
         }
-        None => Reply::error("ERR the answer to one request has at most 32 MiB: read fewer keys at once"),
     }
 }
 
@@ -62,6 +72,8 @@ const fn mixed(number: u64) -> u64 {
 
 /// The most keys that one step of a scan looks at.
 const SCAN_MAX: usize = 10_000;
+/// And how many bytes of keys make an end of it.
+const SCAN_BYTES: usize = 1 << 20;
 
 impl Table {
     /// Answers an operation that only reads. `now` is the group's time by the leader's clock.
@@ -109,13 +121,16 @@ impl Table {
     /// leader changes in between, and one that is there now and then may be.
     pub fn scan(&self, cursor: u64, count: usize, filter: &ScanFilter) -> (u64, Vec<Key>) {
         let from = Position(cursor).max(Position::first_of(self.slots().start));
-        let (mut keys, mut left) = (Vec::new(), count.clamp(1, SCAN_MAX));
+        let (mut keys, mut bytes, mut left) = (Vec::new(), 0, count.clamp(1, SCAN_MAX));
         for (at, bucket) in self.storage.from(from) {
-            if left == 0 {
+            if left == 0 || bytes >= SCAN_BYTES {
                 return (at.0, keys);
             }
             let live = bucket.entries().iter().filter(|entry| self.is_live(entry));
-            keys.extend(live.filter(|entry| filter.matches(&entry.key)).map(|entry| entry.key.clone()));
+            for entry in live.filter(|entry| filter.matches(&entry.key)) {
+                bytes += entry.key.len();
+                keys.push(entry.key.clone());
+            }
             left = left.saturating_sub(bucket.entries().len());
         }
         let end = self.slots().end;
@@ -162,7 +177,7 @@ impl Table {
 
     /// The answer to an operation that only reads.
     pub(super) fn look(&self, operation: &Operation, now: GroupTime) -> Reply {
-        within(&mut { REPLY_MAX }, self.answer(operation, now).unwrap_or(Foreign::REPLY))
+        AnswerRoom::new().take(self.answer(operation, now).unwrap_or(Foreign::REPLY))
     }
 
     fn answer(&self, operation: &Operation, now: GroupTime) -> Result<Reply, Foreign> {

@@ -211,6 +211,22 @@ fn one_answer_has_room_for_so_many_bytes() {
     assert!(matches!(client.table.look(&many(3), client.now), Reply::Array(values) if values.len() == 3));
     assert!(is_refused(&client.table.look(&many(5), client.now)));
     assert!(is_refused(&client.log(Change::Operation(many(5)))));
+    // A scan ends earlier.
+    let long: Vec<Key> = (0..40).map(|number| Key::from(alloc::format!("{number:65000}").into_bytes())).collect();
+    for key in &long {
+        client.log(Change::Operation(Operation::Append { key: key.clone(), value: b"v".to_vec().into(), max: u64::MAX }));
+    }
+    let (mut cursor, mut found, mut steps) = (0, BTreeSet::new(), 0);
+    loop {
+        let (next, some) = client.table.scan(cursor, usize::MAX, &ScanFilter::default());
+        assert!(some.iter().map(|key| key.len()).sum::<usize>() < (1 << 20) + 65_000 * 2, "{} keys", some.len());
+        (cursor, steps) = (next, steps + 1);
+        found.extend(some);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!(steps >= 3 && long.iter().all(|key| found.contains(key)), "{steps} steps, {} keys", found.len());
     // In a transaction those have no room that come behind; all of it is done.
     let mut operations: Vec<_> = keys.iter().map(|key| Operation::GetDelete { key: key.clone() }).collect();
     operations.push(Operation::Exists { keys: keys.clone() });

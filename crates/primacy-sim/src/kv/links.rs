@@ -121,7 +121,21 @@ impl World {
         (way.era, way.is_broken) = (way.era + 1, true);
         way.held.clear();
         let after = self.engine.rng.spread(1_000, self.scenario.lease / 10);
+        for (node, peer) in [(from, to), (to, from)] {
+            let noticed = self.engine.rng.below(after);
+            self.engine.after(noticed, Happening::LostOneWay { node, peer, epoch });
+        }
         self.engine.after(after, Happening::Renewal { from, to, epoch });
+    }
+
+    /// A node notices that a direction is broken. The other one is not.
+    pub(super) fn lost_one_way(&mut self, node: usize, peer: usize, epoch: u64) {
+        if self.links.way(node, peer).end == Some(epoch) {
+            let id = self.nodes[peer].id;
+            for group in 0..self.scenario.groups {
+                self.input(node, group, |replica, now| replica.group.disconnected(id, now));
+            }
+        }
     }
 
     pub(super) fn renew_way(&mut self, from: usize, to: usize, epoch: u64) {

@@ -107,6 +107,12 @@ enum Happening {
     Resume {
         node: usize,
     },
+    /// A node notices that one way is broken.
+    LostOneWay {
+        node: usize,
+        peer: usize,
+        epoch: u64,
+    },
     /// One way of a connection goes on.
     Renewal {
         from: usize,

@@ -68,7 +68,8 @@ impl World {
             | Happening::Client { node, run, .. } => Some((node, Some(run))),
             Happening::Arrive { to: node, .. }
             | Happening::Connected { node, .. }
-            | Happening::Disconnected { node, .. } => Some((node, None)),
+            | Happening::Disconnected { node, .. }
+            | Happening::LostOneWay { node, .. } => Some((node, None)),
             _ => None,
         }
     }
@@ -99,6 +100,7 @@ impl World {
             Happening::Disconnected { node, peer, epoch } => self.disconnected(node, peer, epoch),
             Happening::Break { one, other, epoch } => self.disconnect_if(one, other, epoch),
             Happening::Uncut { from, to } => self.uncut(from, to),
+            Happening::LostOneWay { node, peer, epoch } => self.lost_one_way(node, peer, epoch),
             Happening::Renewal { from, to, epoch } => self.renew_way(from, to, epoch),
             Happening::Written { node, .. } => self.written(node),
             Happening::Chunk { node, group, .. } => self.chunk(node, group),

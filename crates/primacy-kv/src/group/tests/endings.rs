@@ -446,6 +446,19 @@ fn more_than_some_mebibytes_of_requests_are_not_asked_for() {
     assert!(tags.iter().all(|tag| cluster.answers[tag] == Ok(Reply::OK)));
     assert!(cluster.nodes[&1].group.has_room());
     cluster.ask(1, set("k", &value));
+    // So it is with what only reads.
+    let keys: Vec<crate::command::Key> = (0..100).map(|_| value.as_bytes()[..60_000].into()).collect();
+    let many = || ClientRequest::Read(Query::Operation(Operation::GetMany { keys: keys.clone() }));
+    let mut reader = Cluster::of(1);
+    let mut tags = Vec::new();
+    while reader.nodes[&1].group.has_room() {
+        tags.push(reader.ask(1, many()));
+    }
+    assert_eq!(tags.len(), 3);
+    reader.lead(1, 1);
+    reader.run();
+    assert!(tags.iter().all(|tag| reader.answers[tag].is_ok()));
+    assert!(reader.nodes[&1].group.has_room());
     // What nobody does within the patience of its client makes room as well.
     let mut alone = Cluster::of(1);
     while alone.nodes[&1].group.has_room() {

@@ -94,10 +94,14 @@ fn sum(replies: &[Reply]) -> i64 {
     replies.iter().map(number).fold(0, i64::saturating_add)
 }
 
+/// The elements of all lists. What is no list stands for all: an error.
 fn joined(lists: Vec<Reply>) -> Reply {
-    let elements = lists.into_iter().flat_map(|list| match list {
-        Reply::Array(elements) => elements,
-        other => vec![other],
-    });
-    Reply::Array(elements.collect())
+    let mut all = Vec::new();
+    for list in lists {
+        match list {
+            Reply::Array(elements) => all.extend(elements),
+            other => return other,
+        }
+    }
+    Reply::Array(all)
 }

@@ -70,7 +70,13 @@ impl Nodes for Core {
             self.tell(peer, &Control::Founding(founding));
         }
         self.carry_out(step);
-        self.with_all(|group| group.connected(hello.node, clock::now()));
+        let is_sent = self.wires.outboxes[peer][0].is_open();
+        self.with_all(|group| {
+            group.connected(hello.node, clock::now());
+            if !is_sent {
+                group.unreachable(hello.node);
+            }
+        });
     }
 
     fn parted(&self, peer: usize, kind: usize, direction: Direction) {

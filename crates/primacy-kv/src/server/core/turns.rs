@@ -158,9 +158,11 @@ impl Core {
                 if let Some(peer) = state.ids.get(&to) {
                     let kind = usize::from(message.is_bulk());
                     let outbox = &self.wires.outboxes[*peer][kind];
-                    match message {
-                        Message::Answers(_) => outbox.put_in_turn(kind, group, move |out| message.encode(out)),
-                        _ => outbox.put(kind, Some(group), |out| message.encode(out)),
+                    match &message {
+                        Message::Answers(answers) => {
+                            outbox.put_in_turn(group, answers.size(), move |out| message.encode(out));
+                        }
+                        _ => outbox.put(Some(group), |out| message.encode(out)),
                     }
                 }
             }
@@ -199,11 +201,12 @@ impl Core {
             let read = tokio::task::spawn_blocking(move || folder.chunk(id, index, number)).await;
             match read {
                 Ok(Ok(data)) => {
+                    let size = data.len();
                     let is_there = core.state.borrow().ids.get(&order.to) == Some(&peer);
                     let message = Message::Log(order.message(LogBytes::from(data)));
                     if is_there {
                         let outbox = &core.wires.outboxes[peer][1];
-                        outbox.put_in_turn(1, group, move |out| {
+                        outbox.put_in_turn(group, size, move |out| {
                             message.encode(out);
                             drop(may_read);
                         });

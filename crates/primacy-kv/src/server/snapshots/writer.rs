@@ -165,8 +165,7 @@ impl Work {
                     }
                 },
                 Order::Finish { group, index } => match self.finish(group, index) {
-                    Ok(Some(chunks)) => tell(Told::Written { group, index, chunks }),
-                    Ok(None) => {}
+                    Ok(chunks) => tell(Told::Written { group, index, chunks }),
                     Err(error) => tell(Told::NotWritten { group, index, error }),
                 },
                 Order::GiveUp { group, index } => {
@@ -212,11 +211,15 @@ impl Work {
         self.own.entry(group).or_insert(file).add(data)
     }
 
-    fn finish(&mut self, group: GroupId, index: u64) -> Result<Option<u32>, SnapshotFileError> {
-        let Some(file) = self.own.remove(&group).filter(|file| file.index == index) else { return Ok(None) };
+    fn finish(&mut self, group: GroupId, index: u64) -> Result<u32, SnapshotFileError> {
+        let file = self.own.remove(&group).filter(|file| file.index == index);
+        let file = file.ok_or_else(|| SnapshotFileError::Damaged {
+            path: self.folder.file(group, index),
+            why: "it ends and was never begun".to_owned(),
+        })?;
         let chunks = file.count();
         file.finish(&self.folder)?;
-        Ok(Some(chunks))
+        Ok(chunks)
     }
 
     fn give_up(&mut self, group: GroupId) {
