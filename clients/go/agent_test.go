@@ -394,7 +394,7 @@ func TestAgentAProgramIsKilled(t *testing.T) {
 }
 
 func TestAgentAnAgentIsKilled(t *testing.T) {
-	s := newSite(t, "1s")
+	s := newSite(t, "4s")
 	agent := s.agent("a")
 	s.agent("b")
 	first := s.program("first", "a", "PRIMACY_TEST_STUBBORN=1")
@@ -412,7 +412,7 @@ func TestAgentAnAgentIsKilled(t *testing.T) {
 }
 
 func TestAgentAnAgentIsFrozen(t *testing.T) {
-	s := newSite(t, "1s")
+	s := newSite(t, "4s")
 	agent := s.agent("a")
 	s.agent("b")
 	first := s.program("first", "a", "PRIMACY_TEST_STUBBORN=1")
@@ -430,7 +430,7 @@ func TestAgentAnAgentIsFrozen(t *testing.T) {
 }
 
 func TestAgentAProgramIsFrozen(t *testing.T) {
-	s := newSite(t, "1s")
+	s := newSite(t, "4s")
 	s.agent("a")
 	s.agent("b")
 	first := s.program("first", "a", "PRIMACY_TEST_STUBBORN=1")

@@ -211,7 +211,7 @@ func TestItWaitsForAnAgent(t *testing.T) {
 	t.Parallel()
 	agent := newFakeAgent(t)
 	agent.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer cancel()
 	_, err := Campaign(ctx, "billing", Options{Socket: agent.path})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), agent.path) {
@@ -297,7 +297,7 @@ func TestALeadershipThatEndedBeforeAnybodyAwaitedItIsGivenBack(t *testing.T) {
 	hold.tellSpan("elected", 8, long, long)
 	hold.tellLost(8)
 	hold.expectStopped(8)
-	hold.tellSpan("elected", 9, 30*time.Millisecond, long)
+	hold.tellSpan("elected", 9, time.Second, long)
 	hold.expectStopped(9)
 	hold.tellSpan("elected", 10, long, long)
 	leadership := elected(t, candidate)
@@ -363,7 +363,7 @@ func TestCloseOfACandidateTellsItsLeadership(t *testing.T) {
 
 func TestAClosedCandidateWhoseWorkDoesNotStopEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	_, hold, candidate, leadership := lead(t, Options{}, long, time.Second)
+	_, hold, candidate, leadership := lead(t, Options{}, long, 2*time.Second)
 	candidate.Close()
 	hold.tellSpan("extended", 7, long, long)
 	hold.expectEnd()

@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen. It is no part of what is tested.
-const patience = 10 * time.Second
+const patience = 20 * time.Second
 
 type fields map[string]interface{}
 

@@ -9,12 +9,11 @@ import (
 
 func TestALeadershipLastsUntilItsDeadline(t *testing.T) {
 	t.Parallel()
-	_, hold, candidate := begin(t, Options{})
-	deadline := bootNow(t) + int64(500*time.Millisecond)
+	_, hold, _, leadership := lead(t, Options{}, long, long)
+	deadline := bootNow(t) + int64(time.Second)
 	hold.tell(fields{
-		"type": "elected", "token": "7", "stop_ns": deadline, "deadline_ns": deadline,
+		"type": "extended", "token": "7", "stop_ns": deadline, "deadline_ns": deadline,
 	})
-	leadership := elected(t, candidate)
 	for {
 		before := bootNow(t)
 		isCurrent, remaining := leadership.IsCurrent(), leadership.Remaining()
@@ -93,7 +92,8 @@ func TestALossIsToldOnce(t *testing.T) {
 		}
 		calls.Add(1)
 		told <- struct{}{}
-	}}, 300*time.Millisecond, long)
+	}}, long, long)
+	hold.tellSpan("extended", 7, 300*time.Millisecond, long)
 	awaitLoss(t, leadership, "silent")
 	await(t, told)
 	expectCurrent(t, leadership, true)
@@ -108,10 +108,10 @@ func TestALossIsToldOnce(t *testing.T) {
 
 func TestALossWithoutWordIsNotTakenBack(t *testing.T) {
 	t.Parallel()
-	agent, hold, _, leadership := lead(t, Options{}, 300*time.Millisecond, time.Second)
+	agent, hold, _, leadership := lead(t, Options{}, 2*time.Second, 4*time.Second)
 	awaitLoss(t, leadership, "silent")
 	hold.tellSpan("extended", 7, long, long)
-	if left := leadership.Remaining(); left > time.Second {
+	if left := leadership.Remaining(); left > 4*time.Second {
 		t.Fatalf("%v remain", left)
 	}
 	// The work does not stop. The agent must not keep the lease for it.
@@ -122,7 +122,7 @@ func TestALossWithoutWordIsNotTakenBack(t *testing.T) {
 
 func TestALeadershipOutlivesItsConnection(t *testing.T) {
 	t.Parallel()
-	agent, hold, candidate, leadership := lead(t, Options{}, time.Second, long)
+	agent, hold, candidate, leadership := lead(t, Options{}, 2*time.Second, long)
 	_ = hold.stream.Close()
 	next, request := agent.request()
 	if request["type"] != "hold" {

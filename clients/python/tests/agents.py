@@ -130,7 +130,7 @@ class Site:
         """Where the agent of a host is."""
         return os.path.join(self._folder, f"{host}.sock")
 
-    def agent(self, host: str, lease: str = "1s") -> Process:
+    def agent(self, host: str, lease: str = "4s") -> Process:
         """Starts the agent of a host, and returns when it takes connections."""
         path = self.socket(host)
         command = [self._binary, "agent", "--socket", path, "--name", host, "--lease", lease]

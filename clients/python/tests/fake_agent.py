@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Dict, List, Optional, Type
 
 #: How long an event may take on a busy machine.
-PATIENCE_S = 10.0
+PATIENCE_S = 20.0
 SECOND_NS = 10**9
 
 Frame = Dict[str, Any]

@@ -1,6 +1,6 @@
 """Programs that lead through real agents: `PRIMACY` is the path of the command.
 
-Each test has hosts with an agent each, on one store, and a lease of 1 s unless it says otherwise.
+Each test has hosts with an agent each, on one store, and a lease of 4 s unless it says otherwise.
 After each, the witness tells whether two have believed at a time.
 """
 
@@ -42,7 +42,7 @@ class AgentTest(unittest.TestCase):
         if self.has_witness and hasattr(self, "site"):
             self.assertEqual(overlaps(beliefs(self.site.witness)), [])
 
-    def pair(self, proof: str = "none", lease: str = "1s") -> "tuple[Process, Process, Process]":
+    def pair(self, proof: str = "none", lease: str = "4s") -> "tuple[Process, Process, Process]":
         """The agent of host `a`, a program that leads there, and one that waits on host `b`."""
         agent = self.site.agent("a", lease)
         self.site.agent("b", lease)

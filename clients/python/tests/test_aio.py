@@ -83,9 +83,9 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_silent_agent_ends_it_at_stop(self) -> None:
         async with self.campaign() as candidate:
-            peer = await played(self.agent.held)
-            await played(lambda: peer.elect(7, stop_s=0.1, deadline_s=0.2))
-            async with await soon(candidate.elected()) as leadership:
+            peer, leadership = await self.led(candidate)
+            async with leadership:
+                await played(lambda: peer.extend(7, stop_s=0.1, deadline_s=0.2))
                 self.assertEqual(await soon(leadership.wait_lost()), "silent")
             await played(lambda: peer.expect_stopped(7))
 
@@ -181,7 +181,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         async with aio.observe("billing", socket=self.agent.path) as observation:
             wanted = asyncio.ensure_future(observation.__anext__())
             with self.assertRaises(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(wanted), 0.1)
+                await asyncio.wait_for(asyncio.shield(wanted), 1.0)
             self.assertIn("no agent", observation.trouble or "")
             self.agent.listen()
             peer = await played(self.agent.accept)

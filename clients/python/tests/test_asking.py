@@ -57,7 +57,7 @@ class Orders(AgentTest):
         error = result.get()
         self.assertEqual((type(error), error.is_sent), (primacy.AgentError, True))
 
-        result = self.started(lambda: primacy.depose("billing", socket=self.agent.path, timeout=0.2))
+        result = self.started(lambda: primacy.depose("billing", socket=self.agent.path, timeout=2.0))
         peer = self.agent.accept()
         peer.greet("order")
         error = result.get()
@@ -124,7 +124,7 @@ class Looking(AgentTest):
             self.looked_at(observation, 1)
             self.agent.end()
             with self.assertRaises(TimeoutError):
-                observation.next(0.2)
+                observation.next(1.0)
             self.assertIn("no agent", observation.trouble or "")
             self.agent.listen()
             self.looked_at(observation, 2)

@@ -4,7 +4,7 @@ use primacy_servers::{Galera, GaleraOptions};
 
 #[test]
 fn nodes_are_lost_and_come_back() {
-    let cluster = Galera::start(&GaleraOptions::quick()).expect("it starts");
+    let cluster = Galera::start(&GaleraOptions::default()).expect("it starts");
     cluster.node(0).sql("create table kept (n int primary key)").expect("it is written");
     cluster.kill9(2).expect("it is killed");
     cluster.await_size(0, 2).expect("the others notice");
@@ -24,7 +24,7 @@ fn nodes_are_lost_and_come_back() {
 
 #[test]
 fn a_cluster_begins_again_after_all_nodes_were_killed() {
-    let cluster = Galera::start(&GaleraOptions { nodes: 2, ..GaleraOptions::quick() }).expect("it starts");
+    let cluster = Galera::start(&GaleraOptions { nodes: 2, ..GaleraOptions::default() }).expect("it starts");
     cluster.node(0).sql("create table kept (n int primary key); insert into kept values (42)").expect("it is written");
     // A node acknowledges a commit that the others have received but not applied: a node that is killed in between, and
     // from which the cluster begins again, never had it.

@@ -21,7 +21,7 @@ use gated::{Gate, GatedStore};
 mod gated;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const ROUND: Duration = Duration::from_millis(250);
+const ROUND: Duration = Duration::from_secs(1);
 
 fn rounds() -> Rounds {
     Rounds::new(RoundsSettings::new(ROUND)).expect("valid")

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::telling::Telling;
-use crate::world::{PATIENCE, World, now};
+use crate::world::{PATIENCE, World, now, pause};
 
 /// A connection to an agent.
 struct Caller(BufReader<UnixStream>);
@@ -40,8 +40,13 @@ impl Caller {
         (count > 0).then(|| serde_json::from_str(&line).expect("it says JSON"))
     }
 
+    /// A point in time is that of the moment in which it is said.
     fn ask(socket: &Path, request: &Value) -> Self {
         let mut caller = Self::connect(socket);
+        let mut request = request.clone();
+        if let Some(now_ns) = request.get_mut("now_ns") {
+            *now_ns = now().into();
+        }
         caller.say(format!("{request}\n").as_bytes());
         caller
     }
@@ -51,15 +56,16 @@ fn hold(election: &str) -> Value {
     json!({"type": "hold", "protocol": 1, "election": election, "now_ns": now()})
 }
 
-/// The code with which this is refused, after which the connection ends.
-fn refused(socket: &Path, bytes: &[u8]) -> String {
+/// What is said, and the code with which this is refused, after which the connection ends.
+fn refused(socket: &Path, request: &dyn Fn() -> Vec<u8>) -> (Vec<u8>, String) {
     let mut caller = Caller::connect(socket);
-    caller.say(bytes);
+    let bytes = request();
+    caller.say(&bytes);
     let said = caller.next().expect("it answers");
     assert_eq!(said["type"], "refused", "{said}");
     assert!(said["why"].as_str().is_some_and(|why| !why.is_empty()), "{said}");
     assert!(caller.next().is_none(), "the connection ends");
-    said["code"].as_str().expect("a word").to_owned()
+    (bytes, said["code"].as_str().expect("a word").to_owned())
 }
 
 fn with(mut request: Value, field: &str, value: Value) -> Vec<u8> {
@@ -109,8 +115,8 @@ fn what_cannot_be_read_or_done_is_refused_and_disturbs_nobody() {
         (&|| with(order(), "order", "promote".into()), "malformed"),
     ];
     for (request, code) in requests {
-        let bytes = request();
-        assert_eq!(refused(socket, &bytes), *code, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
+        let (bytes, said) = refused(socket, request);
+        assert_eq!(said, *code, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
     }
     // Those that say nothing, or go in the middle of a word.
     let silent = Caller::connect(socket);
@@ -248,7 +254,7 @@ fn each_user_may_do_what_the_configuration_says() {
 #[test]
 fn a_configuration_is_read_again_and_no_leadership_is_lost() {
     let world = World::new();
-    let agent = configured(&world, "[[election]]\nname = \"billing\"\nlease = \"1s\"\n");
+    let agent = configured(&world, "[[election]]\nname = \"billing\"\nlease = \"6s\"\ngrace = \"1s\"\n");
     let mut leader = Caller::ask(&agent.socket, &hold("billing"));
     let (tell, told) = channel();
     std::thread::spawn(move || {
@@ -365,7 +371,7 @@ fn an_agent_tells_over_http_of_all_its_programs() {
     let end = Instant::now() + PATIENCE;
     while UnixStream::connect(&socket).is_err() {
         assert!(Instant::now() < end, "the agent does not listen");
-        std::thread::yield_now();
+        pause();
     }
     assert_eq!(telling.get("/leader").status(), 400, "an election must be named, however many there are");
     assert_eq!(telling.get("/leader?election=billing").status(), 404, "nobody campaigns");

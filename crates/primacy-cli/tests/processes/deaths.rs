@@ -2,9 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::world::{World, await_death, lives, send};
+use crate::world::{BRIEF, World, await_death, lives, send};
 
-const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 /// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m"];
 
@@ -63,9 +62,9 @@ fn a_warden_killed_while_waiting_is_replaced() {
 #[test]
 fn runner_and_warden_killed_together_take_the_program_with_them() {
     let mut world = World::new();
-    let first = world.start("a", SHORT, &[]);
+    let first = world.start("a", BRIEF, &[]);
     let led = world.expect_start_after(0);
-    let _second = world.start("b", SHORT, &[]);
+    let _second = world.start("b", BRIEF, &[]);
     // Stopped first, so that neither sees the other die.
     let warden = first.warden();
     first.send(Signal::SIGSTOP);

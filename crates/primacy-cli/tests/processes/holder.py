@@ -26,10 +26,14 @@ def tell(word, token, at=None):
     os.write(1, line.encode())
 
 
-link = socket.socket(socket.AF_UNIX)
-link.connect(where)
-inbox = b""
+def connect():
+    global link, inbox
+    link, inbox = socket.socket(socket.AF_UNIX), b""
+    link.connect(where)
+
+
 token, deadline, reads = 0, 0, True
+connect()
 
 
 def send(frame):
@@ -92,6 +96,10 @@ while True:
         if kind == "agent":
             request = {"type": "hold", "protocol": 1, "election": election, "now_ns": now()}
             send({**request, "name": name, "proof": proof})
+        elif kind == "refused" and frame["code"] == "busy":
+            # As when this process stood still before it could say what the time is.
+            connect()
+            break
         elif kind == "refused":
             tell("refused-" + frame["code"], 0)
             sys.exit(1)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::rights::{as_nobody, setuid_root, world_of_nobody};
-use crate::world::{Line, PATIENCE, Runner, World, await_death, lives, now, send};
+use crate::world::{Line, PATIENCE, Runner, World, await_death, lives, now, pause, send};
 
 /// Long enough that nothing in a test can be explained by it running out.
 pub(crate) const LONG: &[&str] = &["--lease", "10m", "--grace", "2s"];
@@ -236,8 +236,9 @@ fn a_stopped_warden_is_overruled_early_enough_for_on_lost() {
     let (first, _second, led) = pair(&mut world, LONG, &[], &["linger=0.3"]);
     let warden = first.warden();
     send(warden, Signal::SIGSTOP);
-    let begin = now();
     order(&world, &["depose", "--no-wait"]);
+    // Not from before: the order is written to a disk, which may take longer than the grace.
+    let begin = now();
     let done = world.expect("on-lost to succeed", |line| line.word == "lost-done" && line.token == led.token);
     assert!(after(begin, &done) < Duration::from_secs(2), "within the grace");
     assert_eq!(elected_after(&mut world, led.token).name, "b");
@@ -485,7 +486,7 @@ fn await_standing(world: &World, wanted: &str) {
     let end = Instant::now() + PATIENCE;
     while standing(world) != wanted {
         assert!(Instant::now() < end, "{:?} instead of {wanted}", standing(world));
-        std::thread::yield_now();
+        pause();
     }
 }
 

@@ -12,7 +12,7 @@ use crate::hooks::{
 };
 use crate::rights::{as_nobody, await_log, setuid_root, world_of_nobody};
 use crate::voters::Cluster;
-use crate::world::{PATIENCE, Runner, World, lives, now, send};
+use crate::world::{PATIENCE, Runner, World, lives, now, pause, send};
 
 /// A part of `--on-elected` that leaves a process which its user may not kill, for as long as the file `immune` is there.
 fn leaves_immune(world: &World) -> String {
@@ -67,8 +67,8 @@ fn on_lost_is_run_beside_what_does_not_die_and_again_when_that_is_gone() {
     let Some(mut world) = world_of_nobody() else { return };
     let (first, token) = start_haunted(&mut world, LONG);
     let _second = await_second(&world);
-    let begin = now();
     order(&world, &["depose", "--no-wait"]);
+    let begin = now();
     let done = world.expect("on-lost to succeed", |line| line.word == "lost-done" && line.token == token);
     assert!(after(begin, &done) < Duration::from_secs(2), "within the grace: {:?}", after(begin, &done));
     await_log(&world, "does not die");
@@ -155,8 +155,8 @@ fn what_lived_a_moment_too_long_does_not_end_the_watch_on_the_warden() {
     let _second = await_second(&world);
     let warden = first.warden();
     send(warden, Signal::SIGSTOP);
-    let begin = now();
     order(&world, &["depose", "--no-wait"]);
+    let begin = now();
     let done = world.expect("on-lost to succeed", |line| line.word == "lost-done" && line.token == token);
     assert!(after(begin, &done) < Duration::from_secs(2), "within the grace: {:?}", after(begin, &done));
     assert_eq!(elected_after(&mut world, token).name, "b");
@@ -303,7 +303,7 @@ fn a_status_file_of_before_does_not_outlive_a_start_that_fails() {
     let end = Instant::now() + PATIENCE;
     while !standing().contains(r#""stops""#) {
         assert!(Instant::now() < end, "{}", standing());
-        std::thread::yield_now();
+        pause();
     }
     remove(&world, "wait");
     assert_eq!(first.wait().code(), Some(70));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::http_orders::SECRET;
 use crate::telling::Telling;
-use crate::world::{PATIENCE, World};
+use crate::world::{BRIEF, PATIENCE, World};
 
 /// A client that follows an election.
 pub(crate) struct Follower(BufReader<TcpStream>);
@@ -57,7 +57,7 @@ impl Follower {
         }
     }
 
-    /// Nothing comes until it is said that the stream lives, which takes longer than leases in these tests.
+    /// Nothing comes until it is said that the stream lives, which takes longer than a brief lease.
     fn expect_nothing(&mut self) {
         loop {
             let line = self.line().expect("it goes on");
@@ -152,7 +152,7 @@ impl Drop for Away {
 #[test]
 fn a_client_hears_that_the_store_is_away_and_nothing_else_until_it_is_back() {
     let mut world = World::new();
-    let first = Telling::start(&world, "a");
+    let first = Telling::start_with(&world, "a", BRIEF);
     let led = world.expect_start_after(0);
     let mut follower = Follower::start(first.address, "");
     assert_eq!(follower.next().expect("an event").data["now"]["state"], "led");

@@ -5,15 +5,15 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::telling::{Answer, SHORT, Telling};
-use crate::world::World;
+use crate::telling::{Answer, Telling};
+use crate::world::{STEADY, World};
 
 pub(crate) const SECRET: &str = "c8a1f0d2e4b69753";
 
 impl Telling {
     /// A candidate that takes orders.
     pub(crate) fn taking_orders(world: &World, name: &str) -> Self {
-        Self::taking_orders_with(world, name, SHORT)
+        Self::taking_orders_with(world, name, STEADY)
     }
 
     /// With these options beside.

@@ -9,9 +9,9 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::telling::{SHORT, try_ask};
+use crate::telling::try_ask;
 use crate::voters::{Cluster, free_port, primacy};
-use crate::world::{PATIENCE, Runner, World};
+use crate::world::{PATIENCE, Runner, STEADY, World};
 
 /// What curl is told with these options, and its exit code.
 fn curl(options: &[&str]) -> (Option<i32>, String) {
@@ -32,7 +32,7 @@ fn a_unix_socket_is_for_its_user_and_group_and_goes_with_the_process() {
     let socket = world.path("http.sock");
     let path = socket.to_str().expect("UTF-8").to_owned();
     let place = format!("unix:{path}");
-    let options = [SHORT, &["--http", &place]].concat();
+    let options = [STEADY, &["--http", &place]].concat();
     let mut first = world.start("a", &options, &[]);
     let led = world.expect_start_after(0);
     let (code, told) = curl(&["--unix-socket", &path, "http://primacy/leader"]);
@@ -76,7 +76,7 @@ fn over_tls_others_may_ask_and_a_new_certificate_counts_without_a_restart() {
     let open =
         ["run", "--election", "other", "--http", "0.0.0.0:0", "--http-cert", &cert, "--http-key", &key, "--", "true"];
     assert_eq!(world.primacy(open).status().expect("primacy starts").code(), Some(0));
-    let _first = world.start("a", &[SHORT, &options].concat(), &[]);
+    let _first = world.start("a", &[STEADY, &options].concat(), &[]);
     let led = world.expect_start_after(0);
     let url = format!("https://localhost:{port}/leader");
     let leads = || curl(&["--cacert", &ca, &url]);
@@ -131,9 +131,9 @@ fn a_voter_tells_of_all_elections_and_takes_orders_and_is_no_candidate() {
     };
     let get = |n: usize, path: &str| ask("GET", n, path, "");
     let mut world = cluster.world();
-    let _first = world.start("a", SHORT, &[]);
+    let _first = world.start("a", STEADY, &[]);
     let led = world.expect_start_after(0);
-    let _second = Runner::start(world.witness("b", SHORT, &[]));
+    let _second = Runner::start(world.witness("b", STEADY, &[]));
     world.await_candidates(1);
     for n in 0..3 {
         assert_eq!(get(n, "/readyz").status(), 200);

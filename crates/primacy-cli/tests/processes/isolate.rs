@@ -6,9 +6,8 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::signal::Signal;
 
 use crate::rights::{as_nobody, world_of_nobody};
-use crate::world::{Runner, World, send};
+use crate::world::{BRIEF, Runner, World, send};
 
-const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms", "--isolate"];
 const LONG: &[&str] = &["--lease", "10m", "--grace", "2s", "--isolate"];
 
 /// The tests as this user, and if that is root, as an ordinary one too.
@@ -34,7 +33,7 @@ fn run(world: &World, user: &dyn Fn(Command) -> Command, script: &str) -> Output
 fn all_killed_at_once_take_with_them_what_the_program_has_started() {
     each_user(|mut world, user| {
         let start = |world: &World, name: &str| {
-            let mut command = user(world.witness(name, SHORT, &["fork", "escape"]));
+            let mut command = user(world.witness(name, &[BRIEF, &["--isolate"]].concat(), &["fork", "escape"]));
             Runner::start({
                 command.stdout(world.output());
                 command

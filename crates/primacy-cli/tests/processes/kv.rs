@@ -45,7 +45,7 @@ fn a_node_alone_is_one_line_and_keeps_what_it_acknowledged() {
     let port = port_of_one_alone();
     let listen = format!("127.0.0.1:{port}");
     let start = || {
-        let mut command = primacy(["kv", "--json", "--listen", &listen, "--dir"]);
+        let mut command = primacy(["kv", "--json", "--lease", "4s", "--listen", &listen, "--dir"]);
         command.arg(&dir);
         let node = Voter::start(command);
         node.await_event("ready");
@@ -94,7 +94,7 @@ fn redis_cli_talks_to_it() {
 
 #[test]
 fn a_killed_leader_costs_its_clients_elsewhere_no_error_and_nothing_is_lost_or_done_twice() {
-    let mut nodes = Nodes::start(&["--groups", "2", "--lease", "4s"]);
+    let mut nodes = Nodes::start(&["--groups", "2", "--lease", "8s"]);
     nodes.client(0).set("count", "0");
     let (mut count, mut worst) = (0, Duration::ZERO);
     for _ in 0..3 {
@@ -115,7 +115,7 @@ fn a_killed_leader_costs_its_clients_elsewhere_no_error_and_nothing_is_lost_or_d
         // For one lease a voter that has come back supports nobody new, and two of three cannot be spared.
         nodes.await_support(group);
     }
-    assert!(worst < Duration::from_millis(2_500), "the warden is sooner than the lease: {worst:?}");
+    assert!(worst < Duration::from_secs(7), "the warden is sooner than the lease: {worst:?}");
     // All at once, and again.
     for _ in 0..2 {
         (0..3).for_each(|n| assert_eq!(nodes.end(n, Signal::SIGKILL), None));
@@ -149,7 +149,7 @@ fn freeze_a_leader(options: &[&str]) {
     let begin = Instant::now();
     assert_eq!(other.ask(&["INCR", "count"]), ":1");
     let took = begin.elapsed();
-    assert!(took < Duration::from_millis(1_900), "{took:?}");
+    assert!(took < Duration::from_secs(7), "{took:?}");
     nodes.send(leader, Signal::SIGCONT);
     assert_eq!(old.get("count"), "1", "its belief has ended while it was frozen");
 }
@@ -196,7 +196,7 @@ fn nodes_prove_who_they_are_and_clients_use_tls_and_a_password() {
 
 #[test]
 fn a_node_that_was_asked_to_end_hands_over_first() {
-    let mut nodes = Nodes::start(&["--groups", "2", "--lease", "5s"]);
+    let mut nodes = Nodes::start(&["--groups", "2", "--lease", "10s"]);
     nodes.client(0).set("count", "0");
     let leader = nodes.leader(0, group_of_count(&nodes));
     let pid = nodes.node(leader).pid();
@@ -207,13 +207,13 @@ fn a_node_that_was_asked_to_end_hands_over_first() {
         await_more(&mut nodes.client((leader + 2) % 3), 20);
     };
     let ((), _, longest) = while_counting(&nodes, (leader + 1) % 3, 0, end);
-    assert!(longest < Duration::from_secs(2), "less than the lease: {longest:?}");
+    assert!(longest < Duration::from_secs(8), "less than the lease: {longest:?}");
     assert_eq!(nodes.end(leader, Signal::SIGTERM), Some(0));
 }
 
 #[test]
 fn operators_see_and_move_the_leader_of_a_group() {
-    let nodes = Nodes::start(&["--groups", "2", "--lease", "4s"]);
+    let nodes = Nodes::start(&["--groups", "2", "--lease", "10s"]);
     nodes.client(0).set("count", "0");
     let group = group_of_count(&nodes);
     let (leader, election) = (nodes.leader(0, group), format!("kv/{group}"));
@@ -230,7 +230,7 @@ fn operators_see_and_move_the_leader_of_a_group() {
         ask(&["promote", next]);
         nodes.await_status(0, |status| status["groups"][group]["leader"] == next);
     });
-    assert!(count > 0 && longest < Duration::from_millis(2_500), "{count}, {longest:?}");
+    assert!(count > 0 && longest < Duration::from_secs(8), "{count}, {longest:?}");
     assert!(ask(&["history"]).contains(next));
     let explained = nodes.ask(0, &["explain", &group.to_string()]);
     assert!(
@@ -332,7 +332,8 @@ fn a_full_disk_refuses_what_needs_room_and_says_so() {
         return primacy_servers::skipped("mounting a small file system needs root");
     };
     let port = port_of_one_alone();
-    let mut command = primacy(["kv", "--json", "--groups", "1", "--listen", &format!("127.0.0.1:{port}"), "--dir"]);
+    let mut command =
+        primacy(["kv", "--json", "--groups", "1", "--lease", "4s", "--listen", &format!("127.0.0.1:{port}"), "--dir"]);
     command.arg(disk.path().join("node"));
     let node = Voter::start(command);
     node.await_event("ready");

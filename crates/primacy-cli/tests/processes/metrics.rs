@@ -10,9 +10,9 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::telling::{Foreground, SHORT, Telling, try_ask};
+use crate::telling::{Foreground, Telling, try_ask};
 use crate::voters::{Cluster, free_port};
-use crate::world::{PATIENCE, World};
+use crate::world::{PATIENCE, STEADY, World, pause};
 
 impl Telling {
     /// The value of the one metric with this name and these labels.
@@ -37,6 +37,7 @@ impl Telling {
                 return;
             }
             assert!(Instant::now() < end, "{name} is {value:?}");
+            pause();
         }
     }
 
@@ -67,7 +68,8 @@ fn contrib(file: &str) -> String {
 #[test]
 fn metrics_follow_an_election_through_a_leadership_and_its_end() {
     let mut world = World::new();
-    let first = Telling::start(&world, "a");
+    // It renews often, so that some renewals are soon there to be counted.
+    let first = Telling::start_with(&world, "a", &[STEADY, &["--renew", "500ms"]].concat());
     let led = world.expect_start_after(0);
     let second = Telling::start(&world, "b");
     world.await_candidates(1);
@@ -77,11 +79,11 @@ fn metrics_follow_an_election_through_a_leadership_and_its_end() {
         (1.0, 0.0)
     );
     assert_eq!(value(&first, "primacy_candidate_token"), led.token as f64);
-    assert!((0.1..1.0).contains(&value(&first, "primacy_candidate_remaining_seconds")));
+    assert!((0.1..6.0).contains(&value(&first, "primacy_candidate_remaining_seconds")));
     assert_eq!(value(&second, "primacy_candidate_remaining_seconds"), 0.0);
     assert_eq!(value(&first, "primacy_candidate_store_reached"), 1.0);
     assert_eq!((value(&second, "primacy_election_is_led"), value(&second, "primacy_election_candidates")), (1.0, 1.0));
-    assert_eq!(value(&second, "primacy_election_lease_seconds"), 1.0);
+    assert_eq!(value(&second, "primacy_election_lease_seconds"), 6.0);
     first.await_metric("primacy_candidate_renewal_seconds_count", "candidate=\"a\"", |count| count >= 2.0);
     let [answered, in_all] = [
         first.metric("primacy_candidate_calls_total", "call=\"renew\",end=\"answered\""),
@@ -108,7 +110,7 @@ fn the_manual_tells_of_each_metric_and_contrib_of_no_other() {
     let candidate = Telling::start(&among_peers, "web-1");
     among_peers.expect_start_after(0);
     candidate.await_metric("primacy_election_voters_supporting", "election=\"default\"", |count| count == 3.0);
-    assert_eq!(candidate.metric("primacy_election_voters_reachable", "election=\"default\""), Some(3.0));
+    candidate.await_metric("primacy_election_voters_reachable", "election=\"default\"", |count| count == 3.0);
     assert_eq!(candidate.metric("primacy_election_voters_spare", "election=\"default\""), Some(1.0));
     let config = world.path("agent.toml");
     let program = "[[program]]\nname = \"p\"\nelection = \"default\"\ncommand = [\"sleep\", \"1000\"]\n";
@@ -166,7 +168,7 @@ fn prometheus_scrapes_an_election_and_fires_an_alert_when_nobody_leads() {
     let first = Telling::start(&world, "a");
     world.expect_start_after(0);
     // It waits, and must not lead.
-    let second = Telling::start_with(&world, "b", &[SHORT, &["--never", "b"]].concat());
+    let second = Telling::start_with(&world, "b", &[STEADY, &["--never", "b"]].concat());
     let (one, other) = (first.address, second.address);
     // Soon enough for a test.
     fs::write(world.path("alerts.yml"), contrib("prometheus/alerts.yml").replace("for: 30s", "for: 1s"))

@@ -7,19 +7,25 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use primacy_servers::Port;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::voters::{Voter, free_port, primacy};
-use crate::world::PATIENCE;
+use crate::voters::{Voter, free_port, kept, primacy};
+use crate::world::{PATIENCE, pause};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A free port of a node alone: one whose voter has its port, too.
+/// A free port of a node alone: one whose voter has its port, too, above all that are given to others.
 pub(crate) fn port_of_one_alone() -> u16 {
-    let is_free = |port: &u16| *port < 22_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
-    std::iter::repeat_with(free_port).find(is_free).expect("some are")
+    let is_free =
+        |number: u16| (20_000..22_000).contains(&number) && TcpListener::bind(("127.0.0.1", number + 10_000)).is_ok();
+    let mut ports = std::iter::repeat_with(|| Port::free().expect("a port is free"));
+    kept(ports.find(|port| is_free(port.number())).expect("some are"))
 }
+
+/// What a node is told where a test does not say how long leases last: long enough for a disk that takes 2 s for a flush.
+const LEASE: [&str; 2] = ["--lease", "4s"];
 
 /// The nodes of one store.
 pub(crate) struct Nodes {
@@ -34,7 +40,8 @@ impl Nodes {
     pub(crate) fn planned(options: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let ports = NAMES.iter().map(|_| (free_port(), free_port())).collect();
-        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let lease: &[&str] = if options.contains(&"--lease") { &[] } else { &LEASE };
+        let options = options.iter().chain(lease).map(|option| (*option).to_owned()).collect();
         Self { folder, ports, options, running: NAMES.iter().map(|_| None).collect() }
     }
 
@@ -145,6 +152,7 @@ impl Nodes {
                 return status;
             }
             assert!(Instant::now() < end, "it does not come to that: {status:#}");
+            pause();
         }
     }
 
@@ -167,6 +175,7 @@ impl Nodes {
                 return;
             }
             assert!(Instant::now() < end, "some do not support the leader: {status:#}");
+            pause();
         }
     }
 

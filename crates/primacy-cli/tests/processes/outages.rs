@@ -9,10 +9,8 @@ use serde_json::Value;
 
 use crate::trouble::{SmallDisk, fill};
 use crate::voters::Cluster;
-use crate::world::{Line, World, await_death, lives, now};
+use crate::world::{BRIEF, BRIEF_NANOS, Line, STEADY, STEADY_NANOS, World, await_death, lives, now};
 
-const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
-const SHORT_NANOS: u64 = 1_000_000_000;
 /// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
 
@@ -34,7 +32,7 @@ fn json(world: &World, words: &[&str]) -> Value {
 fn a_majority_that_is_stopped_ends_the_leadership_in_time_and_grants_the_next_when_it_goes_on() {
     let cluster = Cluster::planned(3).start();
     let mut world = cluster.world();
-    let _runner = world.start("web-1", SHORT, &[]);
+    let _runner = world.start("web-1", BRIEF, &[]);
     let led = world.expect_start_after(0);
     cluster.voter(1).send(Signal::SIGSTOP);
     leads_on(&mut world, &led, 0);
@@ -43,10 +41,10 @@ fn a_majority_that_is_stopped_ends_the_leadership_in_time_and_grants_the_next_wh
     world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
     await_death(led.pid);
     let last = world.log().iter().map(|line| line.nanos).max().expect("it has told something");
-    assert!(last < stopped + SHORT_NANOS, "it worked for {} ns without a majority", last - stopped);
+    assert!(last < stopped + BRIEF_NANOS, "it worked for {} ns without a majority", last - stopped);
     (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGCONT));
     let again = world.expect_start_after(led.token);
-    leads_on(&mut world, &again, SHORT_NANOS);
+    leads_on(&mut world, &again, BRIEF_NANOS);
     world.assert_never_two();
 }
 
@@ -54,9 +52,9 @@ fn a_majority_that_is_stopped_ends_the_leadership_in_time_and_grants_the_next_wh
 fn a_runner_and_its_voter_that_stop_together_are_replaced_and_disturb_nobody_when_they_go_on() {
     let cluster = Cluster::planned(3).start();
     let mut world = cluster.world();
-    let first = world.start("web-1", SHORT, &["ignore-term"]);
+    let first = world.start("web-1", BRIEF, &["ignore-term"]);
     let led = world.expect_start_after(0);
-    let _second = world.start("web-2", SHORT, &[]);
+    let _second = world.start("web-2", STEADY, &[]);
     world.await_candidates(1);
     cluster.voter(0).send(Signal::SIGSTOP);
     first.send(Signal::SIGSTOP);
@@ -65,7 +63,7 @@ fn a_runner_and_its_voter_that_stop_together_are_replaced_and_disturb_nobody_whe
     first.send(Signal::SIGCONT);
     cluster.voter(0).send(Signal::SIGCONT);
     world.await_candidates(1);
-    leads_on(&mut world, &next, 2 * SHORT_NANOS);
+    leads_on(&mut world, &next, STEADY_NANOS);
     world.assert_never_two();
 }
 
@@ -84,18 +82,18 @@ fn voters_that_are_all_killed_at_once_remember_when_they_are_back() {
     (0..3).for_each(|n| cluster.run(n));
     let status = json(&world, &["status"]);
     assert_eq!((&status["token"], &status["leader"]["label"]), (&led.token.into(), &"web-1".into()), "{status}");
-    let _second = world.start("web-2", SHORT, &[]);
+    let _second = world.start("web-2", BRIEF, &[]);
     world.await_candidates(1);
     assert_eq!(json(&world, &["promote", "web-2"])["outcome"], "led");
     let second = world.expect_start_after(led.token);
     assert_eq!(second.name, "web-2");
 
-    // And for so long that its short lease runs out.
+    // And for so long that its brief lease runs out.
     all_die(&mut cluster);
     await_death(second.pid);
     (0..3).for_each(|n| cluster.run(n));
     let third = world.expect_start_after(second.token);
-    leads_on(&mut world, &third, SHORT_NANOS);
+    leads_on(&mut world, &third, BRIEF_NANOS);
     let history = json(&world, &["history"]);
     let tokens: Vec<_> = history["terms"].as_array().expect("a list").iter().map(|term| &term["token"]).collect();
     assert_eq!(tokens, [third.token, second.token, led.token], "{history}");
@@ -106,7 +104,7 @@ fn voters_that_are_all_killed_at_once_remember_when_they_are_back() {
 fn voters_that_are_restarted_one_after_another_are_not_noticed() {
     let mut cluster = Cluster::planned(3).with_options(&["-vv"]).start();
     let mut world = cluster.world();
-    let _runner = world.start("web-1", SHORT, &[]);
+    let _runner = world.start("web-1", STEADY, &[]);
     let led = world.expect_start_after(0);
     for n in 0..3 {
         assert_eq!(cluster.end(n, Signal::SIGTERM), Some(0));
@@ -114,7 +112,7 @@ fn voters_that_are_restarted_one_after_another_are_not_noticed() {
         cluster.run(n);
         cluster.voter(n).await_log("answered accepted=true");
     }
-    leads_on(&mut world, &led, SHORT_NANOS);
+    leads_on(&mut world, &led, STEADY_NANOS);
     let history = json(&world, &["history"]);
     assert_eq!(history["terms"].as_array().map(Vec::len), Some(1), "{history}");
     world.assert_never_two();
@@ -149,16 +147,16 @@ fn voters_whose_disks_are_slow_grant_slowly_and_renew_as_ever() {
     }
     (0..3).for_each(|n| drop(cluster.voter(n).await_event("ready")));
     let mut world = cluster.world();
-    let _first = world.start("web-1", SHORT, &[]);
+    let _first = world.start("web-1", STEADY, &[]);
     let led = world.expect_start_after(0);
-    let _second = world.start("web-2", SHORT, &[]);
+    let _second = world.start("web-2", STEADY, &[]);
     world.await_candidates(1);
-    leads_on(&mut world, &led, 2 * SHORT_NANOS);
+    leads_on(&mut world, &led, STEADY_NANOS);
     let begun = now();
     assert_eq!(json(&world, &["promote", "web-2"])["outcome"], "led");
     let next = world.expect_start_after(led.token);
     assert!(next.nanos > begun + 200_000_000, "its grant was flushed before it counted");
-    leads_on(&mut world, &next, SHORT_NANOS);
+    leads_on(&mut world, &next, STEADY_NANOS);
     world.assert_never_two();
 }
 
@@ -173,12 +171,12 @@ fn a_voter_without_room_ends_and_says_so_the_others_go_on_and_with_room_it_is_ba
     symlink(&folder, cluster.path("c")).expect("its parent is ours");
     let mut cluster = cluster.start();
     let mut world = cluster.world();
-    let _runner = world.start("web-1", SHORT, &[]);
+    let _runner = world.start("web-1", STEADY, &[]);
     let led = world.expect_start_after(0);
 
     let ballast = disk.path().join("ballast");
     fill(&ballast);
-    leads_on(&mut world, &led, SHORT_NANOS); // a renewal needs no room
+    leads_on(&mut world, &led, STEADY_NANOS); // a renewal needs no room
     assert_eq!(json(&world, &["pause"])["result"], "written");
     let says = |log: &[String]| {
         let last = log.last().expect("it has said something");
@@ -191,7 +189,7 @@ fn a_voter_without_room_ends_and_says_so_the_others_go_on_and_with_room_it_is_ba
     let (code, log) = cluster.ended_and_read(2);
     assert_eq!(code, Some(74), "{log:#?}");
     says(&log);
-    leads_on(&mut world, &led, SHORT_NANOS);
+    leads_on(&mut world, &led, STEADY_NANOS);
     cluster.run(2);
     let (code, log) = cluster.ended_and_read(2);
     assert_eq!(code, Some(74), "no room yet: {log:#?}");
@@ -202,7 +200,7 @@ fn a_voter_without_room_ends_and_says_so_the_others_go_on_and_with_room_it_is_ba
     assert_eq!(json(&world, &["resume"])["after"]["paused"], false);
     // Its vote is needed now.
     assert_eq!(cluster.end(0, Signal::SIGKILL), None);
-    let _second = world.start("web-2", SHORT, &[]);
+    let _second = world.start("web-2", STEADY, &[]);
     world.await_candidates(1);
     assert_eq!(json(&world, &["promote", "web-2"])["outcome"], "led");
     assert_eq!(world.expect_start_after(led.token).name, "web-2");

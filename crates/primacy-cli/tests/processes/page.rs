@@ -10,12 +10,10 @@ use crate::browser::Browser;
 use crate::http_events::Follower;
 use crate::telling::Telling;
 use crate::voters::{Cluster, free_port};
-use crate::world::{World, send};
+use crate::world::{BRIEF, World, send};
 
 /// Long enough that only what a test does ends it.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
-/// One that runs out while the test waits.
-const BRIEF: &[&str] = &["--lease", "3s", "--grace", "300ms"];
 
 /// A candidate with the page at this address.
 fn with_page(world: &World, name: &str, address: SocketAddr, options: &[&str]) -> Telling {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::world::{PATIENCE, Runner, World};
+use crate::world::{PATIENCE, Runner, World, pause};
 
 const LONG: &[&str] = &["--lease", "10m", "--grace", "2s"];
 
@@ -36,14 +36,11 @@ fn for_waits_so_long_and_no_longer() {
     let first = world.start("a", LONG, &[]);
     let led = world.expect_start_after(0);
     let begin = Instant::now();
-    let output = run(&world, &["--for", "700ms"]);
+    let output = run(&world, &["--for", "3s"]);
     assert_eq!(output.status.code(), Some(75), "{output:?}");
-    assert!(begin.elapsed() >= Duration::from_millis(700));
+    assert!(begin.elapsed() >= Duration::from_secs(3));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        said.contains("gives up after 700ms: this candidate waits for the lease that a holds with token"),
-        "{said}"
-    );
+    assert!(said.contains("gives up after 3s: this candidate waits for the lease that a holds with token"), "{said}");
     world.await_candidates(0);
 
     let second = world.start("b", &[LONG, &["--for", "1m"]].concat(), &[]);
@@ -64,7 +61,7 @@ fn what_cannot_be_waited_for_is_refused() {
     assert_eq!(output.status.code(), Some(69), "a store that is not there is another matter: {output:?}");
 }
 
-/// The crontab line of the tutorial with this job. It waits for a second instead of minutes, and what keeps the lease
+/// The crontab line of the tutorial with this job. It waits for seconds instead of minutes, and what keeps the lease
 /// lasts until the test says so, instead of for longer than that.
 fn crontab_line(world: &World, job: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials/cron.md");
@@ -73,7 +70,7 @@ fn crontab_line(world: &World, job: &str) -> String {
     let parts = ["--for 5m ", "'/opt/jobs/nightly_postgres.sh && sleep 600'"];
     assert!(parts.iter().all(|part| line.contains(part)), "it keeps the lease for longer than the others wait: {line}");
     let kept = format!("until test -e {}; do sleep 0.02; done", world.path("others-gave-up").display());
-    line.replace("/opt/jobs/nightly_postgres.sh", job).replace("--for 5m ", "--for 1s ").replace("sleep 600", &kept)
+    line.replace("/opt/jobs/nightly_postgres.sh", job).replace("--for 5m ", "--for 5s ").replace("sleep 600", &kept)
 }
 
 fn others_gave_up(world: &World) {
@@ -99,7 +96,7 @@ fn await_job(world: &World, name: &str) {
     let end = Instant::now() + PATIENCE;
     while !jobs(world).contains(name) {
         assert!(Instant::now() < end, "no job of {name}: {}", jobs(world));
-        std::thread::yield_now();
+        pause();
     }
 }
 
@@ -116,7 +113,7 @@ fn the_crontab_line_runs_a_short_job_once_on_two_hosts() {
             break status.code();
         }
         assert!(Instant::now() < end, "both wait");
-        std::thread::yield_now();
+        pause();
     };
     assert_eq!(first, Some(75), "{}", jobs(&world));
     others_gave_up(&world);

@@ -11,10 +11,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::voters::{Cluster, free_port};
-use crate::world::{World, await_death, lives, now};
+use crate::world::{BRIEF, BRIEF_NANOS, STEADY, STEADY_NANOS, World, await_death, lives, now, pause};
 
-const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
-const SHORT_NANOS: u64 = 1_000_000_000;
 /// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
 
@@ -36,11 +34,11 @@ fn json(world: &World, words: &[&str]) -> (i32, Value) {
 fn the_death_of_one_voter_of_three_is_not_noticed_and_of_two_ends_the_leadership_in_time() {
     let mut cluster = Cluster::planned(3).start();
     let mut world = cluster.world();
-    let _runner = world.start("web-1", SHORT, &[]);
+    let _runner = world.start("web-1", BRIEF, &[]);
     let led = world.expect_start_after(0);
     assert_eq!(cluster.end(0, Signal::SIGKILL), None);
     let killed = now();
-    let on = world.expect("two leases to pass", |line| line.nanos > killed + 2 * SHORT_NANOS);
+    let on = world.expect("a lease to pass", |line| line.nanos > killed + BRIEF_NANOS);
     assert_eq!((on.token, on.pid), (led.token, led.pid));
 
     assert_eq!(cluster.end(1, Signal::SIGKILL), None);
@@ -48,7 +46,7 @@ fn the_death_of_one_voter_of_three_is_not_noticed_and_of_two_ends_the_leadership
     world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
     await_death(led.pid);
     let last = world.log().iter().map(|line| line.nanos).max().expect("it has told something");
-    assert!(last < killed + SHORT_NANOS, "it worked for {} ns after the majority was gone", last - killed);
+    assert!(last < killed + BRIEF_NANOS, "it worked for {} ns after the majority was gone", last - killed);
 
     cluster.run(1);
     let again = world.expect_start_after(led.token);
@@ -64,15 +62,15 @@ fn a_silent_majority_costs_no_open_files() {
     const ROOM: usize = 8;
     let cluster = Cluster::planned(3).start();
     let mut world = cluster.world();
-    let runner = world.start("web-1", SHORT, &[]);
+    let runner = world.start("web-1", BRIEF, &[]);
     let led = world.expect_start_after(0);
     let open_files = |pid: i32| fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count();
     let counts = || [open_files(runner.pid()), open_files(cluster.voter(0).pid())];
     let before = counts();
     [1, 2].into_iter().for_each(|n| cluster.voter(n).send(Signal::SIGSTOP));
     world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
-    // Six leases without a majority.
-    let (code, ..) = text(&world.primacy(["status", "--wait", "6s"]).output().expect("it starts"));
+    // Two leases without a majority.
+    let (code, ..) = text(&world.primacy(["status", "--wait", "8s"]).output().expect("it starts"));
     assert_eq!(code, Some(69));
     let silent = counts();
     assert!(silent.iter().zip(before).all(|(now, before)| *now <= before + ROOM), "{before:?}, then {silent:?}");
@@ -104,14 +102,18 @@ fn the_warden_of_a_killed_runner_sets_the_voters_free() {
 fn status_tells_which_voters_support_the_leader() {
     let mut cluster = Cluster::planned(3).start();
     let mut world = cluster.world();
-    let _runner = world.start("web-1", SHORT, &[]);
+    let _runner = world.start("web-1", STEADY, &[]);
     let led = world.expect_start_after(0);
     let supported = |world: &World| {
         let support = json(world, &["status"]).1["support"].clone();
         let count = |key: &str| support[key].as_u64().expect("a number");
         (count("supporting"), count("spare"), support)
     };
-    let await_all = |world: &World| while supported(world).0 < 3 {};
+    let await_all = |world: &World| {
+        while supported(world).0 < 3 {
+            pause();
+        }
+    };
     await_all(&world);
     let (.., support) = supported(&world);
     assert_eq!((&support["spare"], &support["token"]), (&1.into(), &led.token.into()), "{support}");
@@ -231,10 +233,10 @@ fn a_leader_whose_certificate_is_revoked_loses_its_voters_and_another_leads() {
     let cluster = Cluster::planned(3).with_certificates(&["web-1", "web-2"]).start();
     let certs = cluster.certs();
     let mut world = World::on(format!("{}?certs={certs}&name=web-1", cluster.url()));
-    let _one = world.start("web-1", SHORT, &[]);
+    let _one = world.start("web-1", BRIEF, &[]);
     let led = world.expect_start_after(0);
     let second = format!("{}?certs={certs}&name=web-2", cluster.url());
-    let _two = world.start("web-2", &[SHORT, &["--store", &second]].concat(), &[]);
+    let _two = world.start("web-2", &[STEADY, &["--store", &second]].concat(), &[]);
     world.await_candidates(1);
 
     let (code, out, err) =
@@ -258,7 +260,7 @@ fn a_leader_whose_certificate_is_revoked_loses_its_voters_and_another_leads() {
     let said = cluster.voter(0).await_log("the certificates stay as they were");
     assert!(said.contains("ca.crl: there is no list of revoked certificates in it"), "{said}");
     let after = now();
-    world.expect("web-2 to go on", |line| line.token == next.token && line.nanos > after + SHORT_NANOS);
+    world.expect("web-2 to go on", |line| line.token == next.token && line.nanos > after + STEADY_NANOS);
     world.assert_never_two();
 }
 
@@ -310,7 +312,7 @@ fn a_voter_ends_when_it_is_asked_to_and_remembers() {
     let mut cluster = Cluster::planned(1).start();
     let world = cluster.world();
     let run = |token: u64| {
-        let words = ["run", "--lease", "1s", "--", "sh", "-c", "echo $PRIMACY_TOKEN"];
+        let words = ["run", "--", "sh", "-c", "echo $PRIMACY_TOKEN"];
         let (code, out, err) = text(&world.primacy(words).output().expect("it starts"));
         assert_eq!((code, out), (Some(0), format!("{token}\n")), "{err}");
     };

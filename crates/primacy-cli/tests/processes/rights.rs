@@ -10,10 +10,9 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 
-use crate::world::{PATIENCE, Runner, World, await_death, lives, send};
+use crate::world::{PATIENCE, Runner, STEADY, World, await_death, lives, pause, send};
 
 const NOBODY: u32 = 65_534;
-const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 
 /// A world that belongs to an ordinary user, or `None` where this test is not root.
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
@@ -84,7 +83,7 @@ pub(crate) fn await_log(world: &World, words: &str) -> String {
             return log;
         }
         assert!(Instant::now() < end, "no {words:?} in {log}");
-        std::thread::yield_now();
+        pause();
     }
 }
 
@@ -98,7 +97,7 @@ fn ticks(pid: i32) -> u64 {
 #[test]
 fn what_cannot_be_killed_is_named_the_lease_is_kept_from_release_and_the_runner_ends_when_asked() {
     let Some(mut world) = world_of_nobody() else { return };
-    let mut first = start_immune(&world, SHORT);
+    let mut first = start_immune(&world, STEADY);
     let led = world.expect_start_after(0);
     let warden = first.warden();
     let deposed = world.primacy(["depose", "--no-wait", "--force"]).status().expect("primacy starts");
@@ -142,7 +141,7 @@ fn a_runner_that_is_asked_to_end_does_not_wait_for_what_it_may_not_kill() {
 #[test]
 fn a_runner_whose_warden_was_killed_does_the_same_by_itself() {
     let Some(mut world) = world_of_nobody() else { return };
-    let mut first = start_immune(&world, SHORT);
+    let mut first = start_immune(&world, STEADY);
     let led = world.expect_start_after(0);
     send(first.warden(), Signal::SIGKILL);
     await_log(&world, "may not kill process");
@@ -164,7 +163,7 @@ fn a_score_command_that_may_not_be_killed_keeps_nobody_from_ending_and_is_not_ru
         become_root.display(),
         pids.display()
     );
-    let mut command = world.witness("a", SHORT, &[]);
+    let mut command = world.witness("a", STEADY, &[]);
     // Before the program's own words.
     let words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
     command = world.primacy(["run", "--name", "a", "--score-every", "100ms", "--score-command", &score]);

@@ -11,9 +11,7 @@ use primacy_servers::with_wall_clock;
 
 use crate::tap::Tap;
 use crate::voters::{Cluster, primacy};
-use crate::world::{Line, PATIENCE, World, await_death, now};
-
-const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
+use crate::world::{BRIEF, Line, PATIENCE, STEADY, World, await_death, now};
 
 /// The version of the peers' protocol.
 fn version() -> u8 {
@@ -135,9 +133,9 @@ fn whatever_does_not_belong_is_refused_with_one_line_and_the_leader_goes_on() {
     let mut cluster = Cluster::planned(3).start();
     let tap = Tap::before(cluster.port(0));
     let mut world = World::on(format!("peers://a@127.0.0.1:{},{},{}", tap.port(), cluster.peer(1), cluster.peer(2)));
-    let first = world.start("web-1", SHORT, &[]);
+    let first = world.start("web-1", STEADY, &[]);
     let before = world.expect_start_after(0);
-    let second = world.start("web-2", SHORT, &[]);
+    let second = world.start("web-2", STEADY, &[]);
     world.await_candidates(1);
     let promoted = world.primacy(["promote", "web-2"]).output().expect("it starts");
     assert!(promoted.status.success(), "{promoted:?}");
@@ -292,7 +290,7 @@ fn who_does_not_prove_who_it_is_is_refused_with_one_line_and_the_leader_goes_on(
     let mut cluster = Cluster::planned(3).with_certificates(&["web-1"]).start();
     let certs = cluster.path("certs");
     let mut world = World::on(format!("{}?certs={}&name=web-1", cluster.url(), cluster.certs()));
-    let runner = world.start("web-1", SHORT, &[]);
+    let runner = world.start("web-1", STEADY, &[]);
     let led = world.expect_start_after(0);
 
     let (strange, strange_name) = (cluster.path("strange"), "web-1");
@@ -382,7 +380,7 @@ fn who_does_not_prove_who_it_is_is_refused_with_one_line_and_the_leader_goes_on(
 fn a_peer_and_a_candidate_of_another_cluster_are_refused_and_the_leader_goes_on() {
     let mut cluster = Cluster::planned(3).start();
     let mut old = cluster.world();
-    let former = old.start("web-old", SHORT, &[]);
+    let former = old.start("web-old", BRIEF, &[]);
     let led = old.expect_start_after(0);
     // All voters are lost but the folder of one.
     for n in 0..3 {
@@ -398,7 +396,7 @@ fn a_peer_and_a_candidate_of_another_cluster_are_refused_and_the_leader_goes_on(
         cluster.voter(n).await_log("'web-old' belongs to another cluster than");
     }
     let mut world = cluster.world();
-    let _runner = world.start("web-1", SHORT, &[]);
+    let _runner = world.start("web-1", STEADY, &[]);
     let led = world.expect_start_after(0);
 
     drop(former);
@@ -417,7 +415,7 @@ fn a_peer_and_a_candidate_of_another_cluster_are_refused_and_the_leader_goes_on(
     );
     goes_on(&mut world, &led, "a peer of another cluster");
     // Who comes now is not led astray.
-    let second = world.start("web-2", SHORT, &[]);
+    let second = world.start("web-2", STEADY, &[]);
     world.await_candidates(1);
     let promoted = world.primacy(["promote", "web-2"]).output().expect("it starts");
     assert!(promoted.status.success(), "{promoted:?}");

@@ -11,10 +11,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::world::{PATIENCE, Runner, World, now};
-
-/// A lease that ends soon.
-pub(crate) const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
+use crate::world::{PATIENCE, Runner, STEADY, STEADY_NANOS, World, now, pause};
 
 /// A candidate that tells over HTTP who leads, and where.
 pub(crate) struct Telling {
@@ -24,7 +21,7 @@ pub(crate) struct Telling {
 
 impl Telling {
     pub(crate) fn start(world: &World, name: &str) -> Self {
-        Self::start_with(world, name, SHORT)
+        Self::start_with(world, name, STEADY)
     }
 
     /// With these options.
@@ -71,6 +68,7 @@ impl Telling {
                 return;
             }
             assert!(Instant::now() < end, "{path}: {}", answer.0);
+            pause();
         }
     }
 }
@@ -125,6 +123,7 @@ fn file_says(path: &Path, standing: &str) -> Value {
             return told;
         }
         assert!(Instant::now() < end, "{told}");
+        pause();
     }
 }
 
@@ -133,15 +132,15 @@ fn a_file_says_how_a_candidate_stands_and_until_when() {
     let mut world = World::new();
     let paths = [world.path("a.json"), world.path("b.json")];
     let [a, b] = paths.each_ref().map(|path| path.to_str().expect("UTF-8"));
-    let first = world.start("a", &[SHORT, &["--status-file", a]].concat(), &[]);
+    let first = world.start("a", &[STEADY, &["--status-file", a]].concat(), &[]);
     let led = world.expect_start_after(0);
     let told = file_says(&paths[0], "leads");
     assert_eq!((&told["token"], &told["label"], &told["pid"]), (&1.into(), &"a".into(), &first.pid().into()));
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
     assert_eq!(told["boot_id"], boot.trim());
     let stop = told["stop_ns"].as_u64().expect("a point in time");
-    assert!(stop > now() && stop < now() + 1_000_000_000, "{told}");
-    let mut second = world.start("b", &[SHORT, &["--status-file", b]].concat(), &[]);
+    assert!(stop > now() && stop < now() + STEADY_NANOS, "{told}");
+    let mut second = world.start("b", &[STEADY, &["--status-file", b]].concat(), &[]);
     assert_eq!(file_says(&paths[1], "waits")["stop_ns"], Value::Null);
 
     // One that was killed says nothing more: its time is over.

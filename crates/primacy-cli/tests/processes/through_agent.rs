@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::rights::{as_nobody, await_log, start_immune, world_of_nobody};
-use crate::world::{Line, PATIENCE, Runner, World, await_death, lives, now, send};
+use crate::world::{
+    BRIEF, BRIEF_NANOS, Line, PATIENCE, Runner, STEADY, STEADY_NANOS, World, await_death, lives, now, pause, send,
+};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
-const SHORT_NANOS: u64 = 1_000_000_000;
 /// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
 
@@ -55,6 +56,7 @@ fn await_no_hold(world: &World, agent: &Agent) {
     let end = Instant::now() + PATIENCE;
     while !holds(world, agent).is_empty() {
         assert!(Instant::now() < end, "{:?}", holds(world, agent));
+        pause();
     }
 }
 
@@ -163,7 +165,7 @@ fn without_runner_and_warden_the_leadership_lasts_until_its_deadline() {
 #[test]
 fn a_runner_that_stands_still_loses_the_leadership_and_its_program_dies_in_time() {
     let mut world = World::new();
-    let (_a, _b, first, second, led) = pair(&mut world, SHORT, &["ignore-term"]);
+    let (_a, _b, first, second, led) = pair(&mut world, BRIEF, &["ignore-term"]);
     first.send(Signal::SIGSTOP);
     let next = world.expect_start_after(led.token);
     assert!(next.name == "q" && !lives(led.pid));
@@ -177,7 +179,7 @@ fn a_runner_that_stands_still_loses_the_leadership_and_its_program_dies_in_time(
 #[test]
 fn a_warden_that_stands_still_is_overruled() {
     let mut world = World::new();
-    let (a, _b, first, _second, led) = pair(&mut world, SHORT, &["ignore-term"]);
+    let (a, _b, first, _second, led) = pair(&mut world, BRIEF, &["ignore-term"]);
     send(first.warden(), Signal::SIGSTOP);
     a.runner.send(Signal::SIGSTOP);
     let next = world.expect_start_after(led.token);
@@ -189,12 +191,12 @@ fn a_warden_that_stands_still_is_overruled() {
 #[test]
 fn a_program_that_stands_still_keeps_its_leadership() {
     let mut world = World::new();
-    let (_a, _b, mut first, _second, led) = pair(&mut world, SHORT, &[]);
+    let (_a, _b, mut first, _second, led) = pair(&mut world, STEADY, &[]);
     send(led.pid, Signal::SIGSTOP);
-    let begin = Instant::now();
-    while begin.elapsed().as_secs() < 3 {
+    let end = now() + STEADY_NANOS + 1_000_000_000;
+    while now() < end {
         assert!(lives(led.pid));
-        std::thread::yield_now();
+        pause();
     }
     first.send(Signal::SIGTERM);
     assert_eq!(first.wait().code(), Some(0));
@@ -206,18 +208,18 @@ fn a_program_that_stands_still_keeps_its_leadership() {
 fn without_its_agent_a_program_runs_until_its_deadline_and_its_runner_finds_the_next_agent() {
     for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
         let mut world = World::new();
-        let (a, _b, _first, second, led) = pair(&mut world, SHORT, &["ignore-term"]);
+        let (a, _b, _first, second, led) = pair(&mut world, BRIEF, &["ignore-term"]);
         a.runner.send(signal);
         let struck_at = now();
         let next = world.expect_start_after(led.token);
-        assert!(next.name == "q" && next.nanos - struck_at < 4 * SHORT_NANOS, "{}", next.nanos - struck_at);
+        assert!(next.name == "q" && next.nanos - struck_at < 4 * BRIEF_NANOS, "{}", next.nanos - struck_at);
         await_death(led.pid);
         let _a = if signal == Signal::SIGSTOP {
             a.runner.send(Signal::SIGCONT);
             a
         } else {
             drop(a);
-            Agent::start(&world, "a", SHORT)
+            Agent::start(&world, "a", BRIEF)
         };
         world.await_candidates(1);
         second.send(Signal::SIGKILL);
@@ -230,12 +232,12 @@ fn without_its_agent_a_program_runs_until_its_deadline_and_its_runner_finds_the_
 #[test]
 fn an_agent_that_is_killed_and_comes_back_before_the_deadline_costs_one_leadership_and_no_runner() {
     let mut world = World::new();
-    let a = Agent::start(&world, "a", SHORT);
+    let a = Agent::start(&world, "a", BRIEF);
     let first = start(&world, &a, "p", &["ignore-term"]);
     let led = world.expect_start_after(0);
     a.runner.send(Signal::SIGKILL);
     drop(a);
-    let _a = Agent::start(&world, "a", SHORT);
+    let _a = Agent::start(&world, "a", BRIEF);
     let next = world.expect_start_after(led.token);
     assert!(next.name == "p" && next.pid != led.pid && lives(first.pid()));
     world.assert_never_two();
@@ -291,7 +293,7 @@ fn a_program_that_does_not_stop_is_killed_before_another_is_started() {
 fn a_runner_that_shall_not_wait_ends_with_75() {
     let mut world = World::new();
     let (a, b, mut first, _second, led) = pair(&mut world, LONG, &[]);
-    for options in [&["--try"][..], &["--for", "200ms"]] {
+    for options in [&["--try"][..], &["--for", "2s"]] {
         let (code, why) = refused(witness(&world, &a, "r", options, &[]));
         assert!(code == Some(75) && why.contains("waits for the lease that p holds with token"), "{code:?} {why}");
     }
@@ -383,7 +385,7 @@ fn without_an_agent_it_gives_up_after_its_wait() {
     // One that is there and says nothing.
     let agent = Agent::start(&world, "silent", LONG);
     agent.runner.send(Signal::SIGSTOP);
-    let mut command = world.primacy(["run", "--wait", "300ms", "--agent"]);
+    let mut command = world.primacy(["run", "--wait", "1s", "--agent"]);
     command.arg(&agent.socket).args(["--", "true"]);
     let (code, why) = refused(command);
     assert!(code == Some(69) && why.contains("the agent is silent"), "{code:?} {why}");
@@ -411,7 +413,7 @@ fn a_runner_that_starts_before_its_agent_waits_for_it() {
 fn an_agent_without_its_store_is_told_apart_from_one_that_is_not_there() {
     let world = World::on("postgres://primacy@127.0.0.1:1/primacy".to_owned());
     let a = Agent::start(&world, "a", LONG);
-    let mut command = world.primacy(["run", "--wait", "500ms", "--agent"]);
+    let mut command = world.primacy(["run", "--wait", "3s", "--agent"]);
     command.arg(&a.socket).args(["--", "true"]);
     let (code, why) = refused(command);
     assert!(code == Some(69) && why.contains("the store of the agent does not answer"), "{code:?} {why}");

@@ -8,7 +8,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::world::{Runner, World, lives};
+use crate::world::{BRIEF, Runner, STEADY, STEADY_NANOS, World, lives};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 
@@ -113,7 +113,7 @@ fn a_full_disk_ends_leadership_in_time_and_room_brings_it_back() {
     };
     let folder = TempDir::new_in(disk.0.path()).expect("room for a folder");
     let mut world = World::within(folder);
-    let _first = world.start("a", SHORT, &[]);
+    let _first = world.start("a", BRIEF, &[]);
     let led = world.expect_start_after(0);
     let ballast = disk.0.path().join("ballast");
     fill(&ballast);
@@ -138,7 +138,7 @@ fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
     let mut world = World::new();
     let Some(library) = wall_clock(&world) else { return primacy_servers::skipped("there is no C compiler") };
     let start = |world: &World, name, offset: i64| {
-        let mut command = world.witness(name, SHORT, &[]);
+        let mut command = world.witness(name, STEADY, &[]);
         command.env("LD_PRELOAD", &library).env("WALL_CLOCK_OFFSET", offset.to_string());
         Runner::start(command)
     };
@@ -151,7 +151,7 @@ fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
     let history: serde_json::Value = serde_json::from_slice(&history.stdout).expect("JSON");
     let began = history["terms"][0]["granted_unix_ms"].as_i64().expect("a time of day");
     assert!(began >= before + 3_600_000, "the leader's clock is an hour ahead: {history}");
-    let kept = world.expect("three leases to pass", |line| line.nanos > led.nanos + 3_000_000_000);
+    let kept = world.expect("a lease to pass", |line| line.nanos > led.nanos + STEADY_NANOS + 1_000_000_000);
     assert_eq!(kept.token, led.token, "nobody takes a live lease, whatever the clocks say");
     crate::world::send(kept.pid, Signal::SIGKILL);
     let next = world.expect_start_after(led.token);

@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::hooks::{create, hook, remove};
 use crate::rights::{as_nobody, await_log, setuid_root, start_immune, world_of_nobody};
 use crate::through_agent::TIMELY;
-use crate::world::{PATIENCE, Runner, World, lives, send};
+use crate::world::{PATIENCE, Runner, World, lives, pause, send};
 
 /// Whether somebody else can lead in time.
 fn another_leads(world: &World) -> bool {
@@ -29,7 +29,7 @@ fn await_file(path: &Path) -> String {
             Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
             _ => assert!(Instant::now() < end, "no {}", path.display()),
         }
-        std::thread::yield_now();
+        pause();
     }
 }
 

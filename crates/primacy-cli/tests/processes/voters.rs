@@ -1,10 +1,8 @@
 //! Voters as processes: each with a folder and a port of its own, and what it says.
 
 use std::io::{BufRead as _, BufReader, Read};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 #[cfg(feature = "kv")]
@@ -12,6 +10,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
+use primacy_servers::Port;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -282,15 +281,14 @@ fn await_line(lines: &Receiver<String>, wanted: impl Fn(&str) -> bool) -> String
     panic!("it does not come; what came is {seen:#?}")
 }
 
-/// A port below those that the kernel gives to connections, so that nobody takes it between two lives of its voter.
+/// A port that no other test takes, and no connection: it is this process's until its end.
 pub(crate) fn free_port() -> u16 {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    loop {
-        // Tests that run at the same time in processes of their own begin at different ones.
-        let n = std::process::id().wrapping_mul(16).wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(12_000 + n % 20_000).expect("at most 32000");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
+    kept(Port::free().expect("a port is free"))
+}
+
+/// Has this port kept for as long as the process lives.
+pub(crate) fn kept(port: Port) -> u16 {
+    let number = port.number();
+    std::mem::forget(port);
+    number
 }

@@ -17,6 +17,18 @@ use tempfile::TempDir;
 /// Longer than anything that is awaited takes on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// For leaders that must not lose the lease: neither a disk that takes 2 s for a flush nor a machine that is busy makes it run out.
+pub(crate) const STEADY: &[&str] = &["--lease", "6s", "--grace", "1s"];
+pub(crate) const STEADY_NANOS: u64 = 6_000_000_000;
+/// For leaders whose lease runs out within a test. A busy machine stops their programs late, and all the same in time.
+pub(crate) const BRIEF: &[&str] = &["--lease", "4s", "--grace", "1s"];
+pub(crate) const BRIEF_NANOS: u64 = 4_000_000_000;
+
+/// Leaves the processor to others before something is looked at again of which nothing tells.
+pub(crate) fn pause() {
+    thread::sleep(Duration::from_millis(2));
+}
+
 /// One line of a witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -140,6 +152,7 @@ impl World {
                 return;
             }
             assert!(Instant::now() < end, "{waiting} candidates instead of {count}: {output:?}");
+            pause();
         }
     }
 
@@ -163,6 +176,13 @@ impl World {
                     panic!("waited {PATIENCE:?} for {what}; the last lines were {:#?}", self.last_words())
                 }
             }
+        }
+    }
+
+    /// The same for a line that may have come before others that were waited for.
+    pub(crate) fn expect_ever(&mut self, what: &str, wanted: impl Fn(&Line) -> bool) {
+        if !self.log().iter().any(&wanted) {
+            self.expect(what, wanted);
         }
     }
 
@@ -208,7 +228,7 @@ impl Drop for World {
                 return;
             }
             left.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
-            thread::yield_now();
+            pause();
         }
     }
 }
@@ -232,7 +252,7 @@ fn marked(folder: &Path) -> Vec<i32> {
 fn a_test_that_fails_leaves_nothing_behind() {
     let failed = thread::spawn(|| {
         let mut world = World::new();
-        let runner = world.start("a", &["--lease", "1s"], &["ignore-term", "fork"]);
+        let runner = world.start("a", STEADY, &["ignore-term", "fork"]);
         let led = world.expect_start_after(0);
         // Nobody's children any more, as when a test forgets them.
         let warden = runner.warden();
@@ -242,7 +262,7 @@ fn a_test_that_fails_leaves_nothing_behind() {
         let end = Instant::now() + PATIENCE;
         while marked(&folder).len() < 4 {
             assert!(Instant::now() < end, "{:?} are not all", marked(&folder));
-            thread::yield_now();
+            pause();
         }
         std::panic::panic_any((folder, [warden, led.pid]));
     });
@@ -278,7 +298,7 @@ impl Runner {
                 return warden;
             }
             assert!(Instant::now() < end, "a runner without a warden");
-            thread::yield_now();
+            pause();
         }
     }
 
@@ -312,7 +332,7 @@ impl Drop for Runner {
             if Instant::now() > end {
                 send(warden, Signal::SIGKILL);
             }
-            thread::yield_now();
+            pause();
         }
     }
 }
@@ -329,7 +349,7 @@ pub(crate) fn send(pid: i32, signal: Signal) {
         assert!(Instant::now() < end, "process {pid} does not stand still without a lock");
         strike(Signal::SIGCONT);
         while has_write_lock(pid) {
-            thread::yield_now();
+            pause();
         }
         strike(signal);
     }
@@ -347,7 +367,7 @@ fn stands_still(pid: i32) -> bool {
             return true;
         }
         assert!(Instant::now() < end, "process {pid} does not stand still");
-        thread::yield_now();
+        pause();
     }
 }
 
@@ -373,7 +393,7 @@ pub(crate) fn await_death(pid: i32) -> Duration {
     let begin = Instant::now();
     while lives(pid) {
         assert!(begin.elapsed() < PATIENCE, "process {pid} does not die");
-        thread::yield_now();
+        pause();
     }
     begin.elapsed()
 }

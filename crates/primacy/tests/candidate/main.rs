@@ -33,7 +33,8 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 const LONG: Duration = Duration::from_secs(600);
-const SHORT: Duration = Duration::from_millis(800);
+/// One whose end may be awaited. Even what is kept of it for killing work is longer than most stalls of a machine.
+const SHORT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn one_leads_at_a_time_and_tokens_grow() {
@@ -229,7 +230,7 @@ async fn a_driver_that_panics_takes_the_lead_with_it_and_says_so() {
 }
 
 #[test]
-fn work_that_blocks_its_runtime_for_leases_keeps_its_lead() {
+fn work_that_blocks_its_runtime_for_more_than_a_lease_keeps_its_lead() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let election = election(Arc::new(MemoryStore::default()));
@@ -237,7 +238,7 @@ fn work_that_blocks_its_runtime_for_leases_keeps_its_lead() {
         let led = within("a", a.elected()).await.expect("elected");
         let begin = primacy::clock::now();
         // Blocking is the point: nothing else of this runtime runs meanwhile.
-        while primacy::clock::now().since(begin) < SHORT * 3 {
+        while primacy::clock::now().since(begin) < SHORT * 5 / 4 {
             assert!(led.is_current(), "lost after {:?}", primacy::clock::now().since(begin));
             std::thread::yield_now();
         }

@@ -6,7 +6,7 @@ use primacy::store::{EndReason, Finding, Severity, Why};
 use primacy::{Election, Status, clock};
 use primacy_servers::{Postgres, Replication};
 
-use crate::crew::{Crew, tell};
+use crate::crew::{Crew, LEASE, assert_follows, tell};
 use crate::server::{Superuser, WAITING_FOR_THE_STANDBY, admits, pair};
 
 const BEHIND: &str = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
@@ -21,7 +21,7 @@ async fn replication(url: &str) -> Finding {
 async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
     let (primary, standby) = pair(Replication::Asynchronous);
     let both = primary.url_with(&[&standby]);
-    let mut crew = Crew::new("e", Duration::from_secs(2));
+    let mut crew = Crew::new("e", LEASE);
     crew.join("a", &both);
     let first = crew.leader().await;
     let told = replication(&both).await;
@@ -46,7 +46,8 @@ async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
     let ended = crew.end_of(lost.token).await;
     assert!(matches!(ended.ended, Some(EndReason::StoreRegressed | EndReason::Expired)), "{ended:?}");
     let next = crew.leader_after(lost.token).await;
-    assert_eq!(next.token, lost.token.next(1), "the timeline is the epoch");
+    // The timeline is the epoch.
+    assert_follows(next.token, lost.token, 1);
     let waited = next.from.since(promoting);
     tell(format_args!("promotion begun to the next leadership: {waited:.1?}"));
     assert!(waited >= crew.timing.lease(), "the lost leadership was not waited out: {waited:?}");
@@ -71,7 +72,7 @@ async fn an_old_primary_comes_back(crew: &Crew, old: &Postgres, new: &Postgres) 
     assert_eq!(superuser.number(STATE).await, state, "somebody went to the old primary");
     crew.judge();
 
-    let mut strays = Crew::new(&crew.name, Duration::from_secs(2));
+    let mut strays = Crew::new(&crew.name, LEASE);
     // Who names both may end up here too, if it has not seen the other.
     strays.join("stray", &old.url());
     let stray = strays.leader().await;
@@ -84,7 +85,7 @@ async fn an_old_primary_comes_back(crew: &Crew, old: &Postgres, new: &Postgres) 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_the_new_primary_does_not_know_is_outranked_and_ends_with_its_lease() {
     let (primary, standby) = pair(Replication::Asynchronous);
-    let mut crew = Crew::new("e", Duration::from_secs(4));
+    let mut crew = Crew::new("e", LEASE);
     crew.join("a", &primary.url());
     let first = crew.leader().await;
     crew.leave("a").await;
@@ -104,7 +105,7 @@ async fn a_leader_that_the_new_primary_does_not_know_is_outranked_and_ends_with_
         crew.timing.lease()
     ));
     assert!(ended.until <= killed + crew.timing.believed(), "{ended:?}");
-    assert_eq!(next.token, first.token.next(1));
+    assert_follows(next.token, first.token, 1);
     assert!(!admits(&standby, "e", lost.token).await && admits(&standby, "e", next.token).await);
 }
 

@@ -1,12 +1,10 @@
 //! Case 50: passwords and certificates change while somebody leads. A connection that stands goes on; the next one needs
 //! what is right by then.
 
-use std::time::Duration;
-
 use primacy::store::{EndReason, StoreError};
 use primacy::{Election, Status, clock};
 
-use crate::crew::{Crew, PATIENCE};
+use crate::crew::{Crew, LEASE, PATIENCE};
 use crate::database::Database;
 
 /// Until new connections are refused, or are not.
@@ -30,17 +28,14 @@ async fn a_leader_lives_by_the_connection_it_has(
     said: &str,
     mend: impl FnOnce(),
 ) {
-    let mut crew = Crew::new("e", Duration::from_secs(3));
+    let mut crew = Crew::new("e", LEASE);
     crew.join("a", url);
     let first = crew.leader().await;
     spoil();
     until_told(url, |error| error.is_some_and(|error| refuses(&error, said))).await;
     let spoiled = clock::now();
-    assert_eq!(
-        crew.confirmed_after(spoiled + crew.timing.lease()).await.token,
-        first.token,
-        "{said}: it lost its lease"
-    );
+    let confirmed = crew.confirmed_after(spoiled + crew.timing.renew_every()).await;
+    assert_eq!(confirmed.token, first.token, "{said}: it lost its lease");
 
     database.end_connections();
     let ended = clock::now();
@@ -90,7 +85,7 @@ async fn a_password_that_is_changed_in_its_file_too_costs_no_leadership() {
     keep(database.password());
     let url = database.url().replacen(&format!(":{}@", database.password()), "@", 1);
     let url = format!("{url}?passfile={}", file.display());
-    let mut crew = Crew::new("e", Duration::from_secs(5));
+    let mut crew = Crew::new("e", LEASE * 2);
     crew.join("a", &url);
     let first = crew.leader().await;
     for password in ["second", "third"] {

@@ -16,7 +16,16 @@ pub(crate) fn tell(figures: std::fmt::Arguments<'_>) {
     println!("{figures}");
 }
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Long enough that no stall of a disk or of the machine costs a leadership, and short enough to be waited out.
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
+
+/// A token is of this epoch, and counts on from the other. It need not be the very next: a grant that takes too long is not used,
+/// and its token is passed over.
+pub(crate) fn assert_follows(token: Token, other: Token, epoch: u32) {
+    assert!(token.epoch() == epoch && token.counter() > other.counter(), "{token} of epoch {epoch} after {other}");
+}
 
 /// One leadership as its holder believed in it.
 #[derive(Clone, Debug)]

@@ -3,12 +3,11 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use primacy::store::{EndReason, Why};
 use primacy::{Fence, Status, clock};
 
-use crate::crew::{Crew, Span, tell};
+use crate::crew::{Crew, LEASE, Span, assert_follows, tell};
 use crate::database::Database;
 
 /// Within one transaction, as anyone who restores under living candidates must: they make what they find missing.
@@ -82,7 +81,7 @@ async fn both_know(crew: &Crew, leader: &Span) {
 }
 
 async fn is_survived(database: &Database) {
-    let mut crew = Crew::new("e", Duration::from_secs(2));
+    let mut crew = Crew::new("e", LEASE);
     crew.join("a", &database.url());
     let first = crew.leader().await;
     let held = database.dump();
@@ -118,7 +117,7 @@ async fn is_survived(database: &Database) {
     crew.leave("a").await;
     crew.leave("b").await;
     database.restore(&free);
-    let mut fresh = Crew::new("e", Duration::from_secs(2));
+    let mut fresh = Crew::new("e", LEASE);
     fresh.join("fresh", &database.url());
     let again = fresh.leader().await;
     assert!(
@@ -138,7 +137,7 @@ async fn is_survived(database: &Database) {
     database.sql(&format!("UPDATE primacy_token SET token = {} WHERE election = 'e'", known.token.get()));
     fresh.join("advised", &database.url());
     let advised = fresh.leader_after(again.token).await;
-    assert_eq!(advised.token, known.token.next(0));
+    assert_follows(advised.token, known.token, 0);
     assert!(!database.admits("e", again.token).await);
 }
 

@@ -1,12 +1,10 @@
 //! What a standby shows may be old: it is never taken for the truth.
 
-use std::time::Duration;
-
 use primacy::store::StoreError;
 use primacy::{Election, ElectionName, Status, StopReason, clock};
 use primacy_servers::Replication;
 
-use crate::crew::{Crew, PATIENCE};
+use crate::crew::{Crew, LEASE, PATIENCE, assert_follows};
 use crate::server::{Superuser, pair};
 
 fn is_refusal(error: &StoreError) -> bool {
@@ -17,7 +15,7 @@ fn is_refusal(error: &StoreError) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_is_never_believed() {
     let (primary, standby) = pair(Replication::Asynchronous);
-    let mut crew = Crew::new("e", Duration::from_secs(3));
+    let mut crew = Crew::new("e", LEASE);
     crew.join("a", &primary.url());
     let first = crew.leader().await;
     crew.leave("a").await;
@@ -29,7 +27,7 @@ async fn a_standby_is_never_believed() {
     standby.detach().expect("detaches");
     crew.join("b", &standby.url_with(&[&primary]));
     let second = crew.leader().await;
-    assert_eq!(second.token, first.token.next(0));
+    assert_follows(second.token, first.token, 0);
 
     crew.join("lost", &standby.url());
     let told = crew.status(

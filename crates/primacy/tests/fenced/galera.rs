@@ -80,7 +80,7 @@ fn busy(error: mysql_async::Error) -> FenceError {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_abort_of_the_cluster_is_hidden() {
-    let cluster = Galera::start(&GaleraOptions::quick()).expect("it starts");
+    let cluster = Galera::start(&GaleraOptions::default()).expect("it starts");
     let node = cluster.node(0);
     node.sql_as_user(Dialect::Mysql.fence_sql()).expect("right");
     node.sql_as_user("INSERT INTO primacy_token VALUES ('billing', 42, 0)").expect("a row");

@@ -17,7 +17,7 @@ async fn a_leadership_fences_while_it_lasts_and_a_later_one_shuts_it_out() {
     database.execute_batch(Dialect::Sqlite.fence_sql()).expect("the table");
 
     let mut config = CandidateConfig::new(Label::new("web-1").expect("valid"));
-    config.timing = Timing::with_lease(Duration::from_millis(800)).expect("valid");
+    config.timing = Timing::with_lease(Duration::from_secs(6)).expect("valid");
     let election = Election::new(Arc::new(MemoryStore::default()), crate::election("it's"));
     let mut candidate = election.campaign_with(config).expect("starts");
     let first = candidate.elected().await.expect("elected");

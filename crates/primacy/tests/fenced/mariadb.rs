@@ -7,7 +7,7 @@ use mysql_async::{Conn, IsolationLevel, Transaction, TxOpts};
 use primacy::fenced::{Dialect, FenceError, fence};
 use primacy_servers::{MariaDb, MariaDbOptions};
 
-use crate::{LONG, busy, election, stale, token};
+use crate::{LONG, SHORT, busy, election, stale, token};
 
 /// A server with the fence of one election, at token 42.
 fn server() -> MariaDb {
@@ -99,8 +99,8 @@ async fn one_leaders_transactions_do_not_wait_for_each_other() {
         let mut first = a.start_transaction(level(isolation)).await.expect("begins");
         fence(&mut first, &billing, token(42), LONG).await.expect("holds");
         let mut second = b.start_transaction(level(isolation)).await.expect("begins");
-        // It would fail after a second if it had to wait.
-        fence(&mut second, &billing, token(42), Duration::from_secs(1)).await.expect("shares");
+        // It would fail after this time if it had to wait.
+        fence(&mut second, &billing, token(42), SHORT).await.expect("shares");
         second.commit().await.expect("commits before the first");
         first.commit().await.expect("commits");
     }
@@ -113,12 +113,12 @@ async fn a_hung_client_holds_a_grant_up_no_longer_than_the_bound() {
     let (mut conn, mut granting) = (connect(&server.url()).await, connect(&server.url()).await);
     let mut tx = conn.start_transaction(TxOpts::default()).await.expect("begins");
     tx.query_drop("INSERT INTO work (token) VALUES (42)").await.expect("writes");
-    fence(&mut tx, &election("billing"), token(42), Duration::from_millis(300)).await.expect("holds");
+    fence(&mut tx, &election("billing"), token(42), SHORT).await.expect("holds");
     assert!(is_held(&mut granting).await);
     let begin = primacy::clock::now();
     granting.query_drop(RAISE).await.expect("the server has ended the other");
     let waited = primacy::clock::now().since(begin);
-    assert!(waited < Duration::from_secs(10), "{waited:?}");
+    assert!(waited < SHORT * 4, "{waited:?}");
     tx.commit().await.expect_err("too late");
     assert_eq!(server.sql("SELECT count(*) FROM work").expect("answers"), "0");
 }
@@ -127,8 +127,8 @@ async fn a_hung_client_holds_a_grant_up_no_longer_than_the_bound() {
 async fn bounds_never_exceed_what_the_session_had_and_do_not_creep() {
     let server = server();
     let mut conn = connect(&server.url()).await;
-    conn.query_drop("SET SESSION innodb_lock_wait_timeout = 5").await.expect("it can be set");
-    for (seconds, lock, idle) in [(2, 2, 2), (20, 5, 20), (1, 1, 1), (4, 4, 4)] {
+    conn.query_drop("SET SESSION innodb_lock_wait_timeout = 10").await.expect("it can be set");
+    for (seconds, lock, idle) in [(6, 6, 6), (40, 10, 40), (4, 4, 4), (8, 8, 8)] {
         let mut tx = conn.start_transaction(TxOpts::default()).await.expect("begins");
         fence(&mut tx, &election("billing"), token(42), Duration::from_secs(seconds)).await.expect("holds");
         let (lock_now, idle_now) = bounds(&mut tx).await;

@@ -7,7 +7,7 @@ use primacy_servers::{Postgres, PostgresOptions};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use crate::{LONG, busy, election, stale, token};
+use crate::{LONG, SHORT, busy, election, stale, token};
 
 /// A server with the fence of one election, at token 42.
 fn server() -> Postgres {
@@ -86,12 +86,11 @@ async fn one_leaders_transactions_do_not_wait_for_each_other() {
     let server = server();
     let (mut a, mut b) = (connect(&server).await, connect(&server).await);
     let billing = election("billing");
-    let short = Duration::from_millis(500);
     let mut first = a.transaction().await.expect("begins");
     fence(&mut first, &billing, token(42), LONG).await.expect("holds");
     let mut second = b.transaction().await.expect("begins");
     // With the bound as its lock timeout it would fail if it had to wait.
-    fence(&mut second, &billing, token(42), short).await.expect("shares");
+    fence(&mut second, &billing, token(42), SHORT).await.expect("shares");
     second.commit().await.expect("commits before the first");
     first.commit().await.expect("commits");
 }
@@ -125,13 +124,13 @@ async fn a_hung_client_holds_a_grant_up_no_longer_than_the_bound() {
     let (mut client, granting) = (connect(&server).await, connect(&server).await);
     let mut tx = client.transaction().await.expect("begins");
     tx.execute("INSERT INTO work (token) VALUES (42)", &[]).await.expect("writes");
-    fence(&mut tx, &election("billing"), token(42), Duration::from_millis(400)).await.expect("holds");
+    fence(&mut tx, &election("billing"), token(42), SHORT).await.expect("holds");
     assert!(is_held(&granting).await);
     // The client does nothing any more, as if it were stopped.
     let begin = primacy::clock::now();
     granting.execute(RAISE, &[]).await.expect("the server has ended the other");
     let waited = primacy::clock::now().since(begin);
-    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    assert!(waited < SHORT * 4, "{waited:?}");
     tx.commit().await.expect_err("too late");
     assert_eq!(server.sql("SELECT count(*) FROM work").expect("answers"), "0");
 }
@@ -151,16 +150,15 @@ async fn a_client_that_is_stopped_while_it_receives_is_bounded_too() {
             }
         });
         let mut tx = client.transaction().await.expect("begins");
-        let bound = Duration::from_millis(400);
         if in_sql {
-            tx.execute("SELECT primacy_fence('billing', 43, 400)", &[]).await.map(drop).expect("holds");
+            tx.execute("SELECT primacy_fence('billing', 43, 5000)", &[]).await.map(drop).expect("holds");
         } else {
-            fence(&mut tx, &election("billing"), token(42), bound).await.expect("holds");
+            fence(&mut tx, &election("billing"), token(42), SHORT).await.expect("holds");
         }
         let endless = "SELECT generate_series(1, 2000000000), repeat('x', 1000)";
         let rows = tx.query_raw(endless, Vec::<i32>::new()).await.expect("begins to answer");
         stop.send(()).expect("it receives");
-        let raised = tokio::time::timeout(Duration::from_secs(10), granting.execute(RAISE, &[])).await;
+        let raised = tokio::time::timeout(SHORT * 4, granting.execute(RAISE, &[])).await;
         raised.expect("the server has ended the other").expect("raises");
         receiving.abort();
         drop((rows, tx));
@@ -176,7 +174,7 @@ async fn bounds_are_those_of_the_fence_until_the_transaction_ends() {
         .batch_execute("SET lock_timeout = '3s'; SET idle_in_transaction_session_timeout = '1min'")
         .await
         .expect("they can be set");
-    for (within, shown) in [(Duration::from_millis(1_500), "1500ms"), (Duration::from_secs(20), "20s")] {
+    for (within, shown) in [(Duration::from_millis(5_500), "5500ms"), (Duration::from_secs(20), "20s")] {
         let mut tx = client.transaction().await.expect("begins");
         fence(&mut tx, &billing, token(42), within).await.expect("holds");
         let show = "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')";

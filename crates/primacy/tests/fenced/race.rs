@@ -259,7 +259,7 @@ mod mariadb {
     }
 
     fn cluster() -> Arena {
-        let cluster = Galera::start(&GaleraOptions::quick()).expect("it starts");
+        let cluster = Galera::start(&GaleraOptions::default()).expect("it starts");
         set_up(cluster.node(0));
         let urls = cluster.nodes().iter().map(MariaDb::url).collect();
         Arena { urls, next: Arc::default(), _servers: Arc::new(cluster) }

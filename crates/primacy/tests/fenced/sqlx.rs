@@ -8,6 +8,10 @@ use sqlx::Connection as _;
 
 use crate::{LONG, busy, election, stale, token};
 
+/// A bound that is waited for.
+#[cfg(any(feature = "sqlx-postgres", feature = "sqlx-mysql"))]
+const BRIEF: Duration = Duration::from_secs(2);
+
 #[cfg(feature = "sqlx-postgres")]
 #[tokio::test]
 async fn postgres() {
@@ -25,7 +29,7 @@ async fn postgres() {
         let mut tx = a.begin().await.expect("begins");
         fence(&mut tx, &billing, token(number), LONG).await.expect("it is the highest");
         let mut shares = b.begin().await.expect("begins");
-        let other = fence(&mut shares, &billing, token(number), Duration::from_millis(100)).await;
+        let other = fence(&mut shares, &billing, token(number), BRIEF).await;
         shares.rollback().await.expect("rolls back");
         if server.sql("SELECT token FROM primacy_token").expect("answers") == number.to_string() {
             other.expect("two of one leader");
@@ -56,7 +60,7 @@ async fn mysql() {
         let mut tx = a.begin().await.expect("begins");
         fence(&mut tx, &billing, token(number), LONG).await.expect("it is the highest");
         let mut shares = b.begin().await.expect("begins");
-        let other = fence(&mut shares, &billing, token(number), Duration::from_secs(1)).await;
+        let other = fence(&mut shares, &billing, token(number), BRIEF).await;
         shares.rollback().await.expect("rolls back");
         if server.sql("SELECT token FROM primacy_token").expect("answers") == number.to_string() {
             other.expect("two of one leader");

@@ -11,7 +11,7 @@ use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Status,
 
 use crate::cluster::{Cluster, within};
 
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(6);
 
 fn campaign(store: Arc<dyn Store>, label: &str) -> Candidate {
     let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
@@ -54,7 +54,7 @@ async fn voters_come_and_go_under_a_leader_that_goes_on() {
     assert_eq!(names(&outcome), ["c", "d", "e"]);
     cluster.ends(0).await;
     cluster.ends(1).await;
-    tokio::time::timeout(LEASE * 2, led.lost()).await.expect_err("it renews with the new voters");
+    tokio::time::timeout(LEASE * 3 / 2, led.lost()).await.expect_err("it renews with the new voters");
     assert!(led.is_current());
     let token = led.token();
     led.resign().await;
@@ -81,7 +81,7 @@ async fn a_voter_whose_folder_was_lost_is_replaced_by_one_with_its_name_and_addr
     assert_ne!(outcome.voters.voters[2].voter, before.voters[2].voter);
     // It counts: without it there would be no majority now.
     cluster.kill(1).await;
-    tokio::time::timeout(LEASE * 2, led.lost()).await.expect_err("two of three are there");
+    tokio::time::timeout(LEASE * 3 / 2, led.lost()).await.expect_err("two of three are there");
     assert!(led.is_current());
 }
 

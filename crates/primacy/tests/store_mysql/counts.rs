@@ -36,14 +36,19 @@ async fn one_renewal_is_one_statement() {
         tokio::task::yield_now().await;
     }
     for name in ["Questions", "Com_update"] {
-        let ((), count) = counted(&mut conn, name, async {
-            for _ in 0..20 {
-                let renewal = a.renewal(&record);
-                record = applied(a.step(renewal).await);
-            }
-        })
-        .await;
-        assert_eq!(count, 20, "{name} of 20 renewals");
+        let mut counts = Vec::new();
+        while counts.len() < 5 && !counts.contains(&20) {
+            let ((), count) = counted(&mut conn, name, async {
+                for _ in 0..20 {
+                    let renewal = a.renewal(&record);
+                    record = applied(a.step(renewal).await);
+                }
+            })
+            .await;
+            counts.push(count);
+        }
+        // What somebody else asks now and then makes more of it, and never less.
+        assert_eq!(counts.iter().min(), Some(&20), "{name} of 20 renewals");
     }
     let ((), count) = counted(&mut conn, "Questions", async { drop(a.look().await) }).await;
     assert_eq!(count, 1, "a look");

@@ -22,7 +22,9 @@ async fn a_server_as_it_should_be_is_fine_and_settings_that_lose_grants_are_a_da
     let probe = admin.probe().await.expect("probes");
     assert!(probe.product.contains("MariaDB"), "{}", probe.product);
     assert!(probe.renewals.len() >= 20);
-    let bad: Vec<_> = probe.findings.iter().filter(|finding| finding.severity != Severity::Fine).collect();
+    // A busy machine may be slow, and is told so.
+    let is_bad = |finding: &&Finding| finding.severity != Severity::Fine && finding.code != "latency";
+    let bad: Vec<_> = probe.findings.iter().filter(is_bad).collect();
     assert!(bad.is_empty(), "{bad:?}");
     for code in ["engine", "durability", "replication", "connections", "clock", "transport", "fence", "latency"] {
         severity(&probe.findings, code);

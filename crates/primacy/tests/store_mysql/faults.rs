@@ -301,7 +301,8 @@ async fn a_silent_host_is_given_up_and_not_tried_first_again() {
     assert!(abandoned.is_err(), "{abandoned:?}");
     let start = clock::now();
     Actor::join(&store, "e", 1).await.take().await;
-    assert!(clock::now().since(start) < Duration::from_secs(2), "it took {:?}", clock::now().since(start));
+    // The silent one has ten.
+    assert!(clock::now().since(start) < Duration::from_secs(8), "it took {:?}", clock::now().since(start));
 }
 
 /// The time of the lease is that of the request, not something that the server adds.

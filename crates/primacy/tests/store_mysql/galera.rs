@@ -36,7 +36,7 @@ async fn a_cluster_keeps_the_promises_of_a_store_on_all_nodes_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_outside_the_majority_is_neither_read_nor_written_and_candidates_go_to_another() {
-    let cluster = Galera::start(&GaleraOptions::quick()).expect("Galera starts");
+    let cluster = Galera::start(&GaleraOptions::default()).expect("Galera starts");
     let everywhere = at(&cluster.url());
     // The first to answer is used, and on a busy machine that is any of them.
     let (mut a, record) = Actor::leading(&at(&cluster.node(0).url()), "e", 1).await;
@@ -81,8 +81,8 @@ async fn what_one_node_has_answered_another_tells_at_once() {
 /// Each is a conflict for what is under way on this row, which the cluster aborts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_of_another_node_to_one_row_cost_no_other_election_a_renewal() {
-    const LEASE: Duration = Duration::from_secs(3);
-    let cluster = Galera::start(&GaleraOptions::quick()).expect("Galera starts");
+    const LEASE: Duration = Duration::from_secs(8);
+    let cluster = Galera::start(&GaleraOptions::default()).expect("Galera starts");
     let fleet = Fleet::open(&cluster.node(0).url()).expect("a valid URL");
     let mut leaders = campaign(&fleet, "a", 16, LEASE);
     let mut led = all_led(&mut leaders).await;
@@ -96,7 +96,8 @@ async fn writes_of_another_node_to_one_row_cost_no_other_election_a_renewal() {
             let _ = other.query_drop(write).await;
         }
     });
-    renewals(&led.iter().collect::<Vec<_>>(), 8).await;
+    // For longer than a lease lasts that is not renewed.
+    renewals(&led.iter().collect::<Vec<_>>(), 4).await;
     writing.abort();
     assert!(led.iter().all(Leadership::is_current));
     drop(contested);

@@ -14,7 +14,7 @@ async fn who_has_been_silent_counts_no_more_and_is_forgotten_in_the_end() {
     a.announce().await;
     let mut b = Actor::join(&store, "e", 3).await;
     assert_eq!(b.announce().await.standing, Standing { ahead: 1, others: 1 });
-    let ages = [("-24 s", 1, 2), ("-26 s", 0, 2), ("24 s", 1, 2), ("1 day", 0, 1)];
+    let ages = [("-20 s", 1, 2), ("-26 s", 0, 2), ("20 s", 1, 2), ("1 day", 0, 1)];
     for (age, counted, kept) in ages {
         // A leader with a lease of 10 s makes an announcement count for 25 s.
         let sql = format!(

@@ -11,7 +11,7 @@ use primacy::{CandidateId, Token};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::support::{Actor, applied, at, election, place};
+use crate::support::{Actor, applied, at, election, is_busy, join_among_many, place};
 
 /// Runs the named test of this binary alone in a process of its own. `true` in the parent, once the child has passed.
 pub(crate) fn in_a_process_of_its_own(name: &str) -> bool {
@@ -67,14 +67,18 @@ async fn of_fifty_threads_that_race_one_wins_each_token() {
             racing.spawn(async move {
                 start.wait().await;
                 let asking = actor.asking(expect, Token::NONE);
-                let reply = actor.step(asking).await;
-                (actor, reply)
+                loop {
+                    let reply = actor.step(asking.clone()).await;
+                    if !is_busy(&reply) {
+                        return (actor, reply);
+                    }
+                }
             });
         }
         let mut won = Vec::new();
         while let Some(raced) = racing.join_next().await {
             let (actor, reply) = raced.expect("no panic");
-            match reply.expect("answers within its patience") {
+            match reply.expect("answers") {
                 Reply::Applied(record) => won.push(record),
                 Reply::Conflict(_) => {}
                 other => panic!("{other:?}"),
@@ -98,14 +102,14 @@ fn contender() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let store = at(Path::new(&path));
-        let mut actor = Actor::join(&store, "e", number).await;
+        let mut actor = join_among_many(&store, "e", number).await;
         for _ in 0..200 {
             let result = contend(&mut actor).await;
             match result {
                 Ok(Some(token)) => println!("\nGRANTED {token}"),
                 Ok(None) => {}
                 // Busy: on a new connection.
-                Err(StoreError::Unreachable(_)) => actor = Actor::join(&store, "e", number).await,
+                Err(StoreError::Unreachable(_)) => actor = join_among_many(&store, "e", number).await,
                 Err(error) => panic!("{error}"),
             }
         }

@@ -10,7 +10,7 @@ use primacy::{CandidateId, Label};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::support::{Actor, applied, at, election, place, sql, unusable};
+use crate::support::{Actor, applied, at, election, is_busy, place, sql, unusable};
 
 const ROUND: Duration = Duration::from_secs(2);
 
@@ -38,9 +38,18 @@ fn beat(number: u128) -> Request {
 }
 
 async fn joined(path: &Path, number: u128) -> Box<dyn Registry> {
-    let mut registry = open(path).await;
-    assert!(matches!(registry.round(join(number)).await, Ok(Reply::Joined { .. })));
-    registry
+    loop {
+        let opened = at(path).registry(&election("e")).await;
+        if is_busy(&opened) {
+            continue;
+        }
+        let mut registry = opened.expect("opens");
+        let reply = registry.round(join(number)).await;
+        if !is_busy(&reply) {
+            assert!(matches!(reply, Ok(Reply::Joined { .. })), "{reply:?}");
+            return registry;
+        }
+    }
 }
 
 fn tables(path: &Path) -> Vec<String> {

@@ -1,7 +1,9 @@
 //! What these tests are written with.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use primacy::clock;
 use primacy::store::StoreError;
 use primacy::store::sqlite::SqliteStore;
 
@@ -23,6 +25,24 @@ pub(crate) fn unusable<T: std::fmt::Debug>(result: Result<T, StoreError>, path: 
     let message = crate::actor::unusable(result);
     assert!(message.contains(path.to_str().expect("UTF-8")), "the file is not named: {message}");
     message
+}
+
+/// Whether a file was busy, whose disk may stall in the midst of another's write. Like a candidate, one then asks again.
+pub(crate) fn is_busy<T>(answer: &Result<T, StoreError>) -> bool {
+    matches!(answer, Err(StoreError::Unreachable(message)) if message.contains("busy"))
+}
+
+/// Joins a file to which many write. It may be told that the file is busy after it has waited, and not before.
+pub(crate) async fn join_among_many(store: &SqliteStore, name: &str, number: u128) -> Actor {
+    loop {
+        let start = clock::now();
+        let joined = Actor::try_join(store, name, number).await;
+        if !is_busy(&joined) {
+            return joined.expect("a session");
+        }
+        let waited = clock::now().since(start);
+        assert!(waited >= Duration::from_millis(900), "busy after {waited:?}");
+    }
 }
 
 /// Another program's connection.

@@ -26,7 +26,7 @@ pub(crate) struct Distance {
 }
 
 /// Beside the way, for servers and tests on a busy machine.
-const BUSY: Duration = Duration::from_millis(500);
+const BUSY: Duration = Duration::from_secs(3);
 
 /// Figures, for readers of a test's output.
 #[expect(clippy::print_stdout, reason = "the test's output is where they belong")]

@@ -7,6 +7,9 @@ use primacy_servers::Proxy;
 
 use crate::many::{all_led, all_wait, campaign, campaign_in, renewals, within};
 
+/// Short enough that its end may be awaited, and longer than a machine stalls.
+const LEASE: Duration = Duration::from_secs(8);
+
 /// A server, and what these tests do to it behind the elections' back. It belongs to one test.
 pub(crate) trait Backstage {
     /// The connections of a fleet at rest, at most.
@@ -112,14 +115,13 @@ pub(crate) async fn who_waits_in_a_fleet_hears_of_a_resignation<B: Backstage>(se
 
 /// Somebody with rights on the table holds the rows of some. The others are renewed as if nothing were.
 pub(crate) async fn rows_that_somebody_holds_cost_no_other_election_a_renewal<B: Backstage>(mut server: B) {
-    const LEASE: Duration = Duration::from_secs(3);
     let fleet = server.fleet();
     let mut leaders = campaign(&fleet, "a", 32, LEASE);
     let mut held = all_led(&mut leaders).await;
     let free = held.split_off(20);
     server.hold(20).await;
-    // As many as would be lost if one had to wait for the end of another.
-    renewals(&free.iter().collect::<Vec<_>>(), 8).await;
+    // For longer than a lease lasts that is not renewed, as some would be if one had to wait for the end of another.
+    renewals(&free.iter().collect::<Vec<_>>(), 4).await;
     for lost in held {
         within("the end of what is held", lost.lost()).await;
         drop(lost);
@@ -140,12 +142,11 @@ pub(crate) async fn rows_that_somebody_holds_cost_no_other_election_a_renewal<B:
 
 /// A row that fails every statement about it fails its own election, and is then left out of what is sent for the others.
 pub(crate) async fn a_row_that_fails_a_statement_costs_no_other_election_a_renewal<B: Backstage>(server: &mut B) {
-    const LEASE: Duration = Duration::from_secs(3);
     let mut leaders = campaign(&server.fleet(), "a", 32, LEASE);
     let mut others = all_led(&mut leaders).await;
     let refused = others.remove(5);
     server.refuse("e5").await;
-    renewals(&others.iter().collect::<Vec<_>>(), 8).await;
+    renewals(&others.iter().collect::<Vec<_>>(), 4).await;
     within("the end of the one", refused.lost()).await;
     drop(refused);
     assert!(others.iter().all(Leadership::is_current));
@@ -158,7 +159,6 @@ pub(crate) async fn a_row_that_fails_a_statement_costs_no_other_election_a_renew
 pub(crate) async fn broken_and_blocked_connections_cost_no_leadership_while_the_lease_has_room<B: Backstage>(
     mut server: B,
 ) {
-    const LEASE: Duration = Duration::from_secs(6);
     let proxy = Proxy::to(server.port()).expect("a proxy");
     let mut leaders = campaign(&server.fleet_behind(&proxy), "a", 24, LEASE);
     let led = all_led(&mut leaders).await;
@@ -184,7 +184,6 @@ pub(crate) async fn broken_and_blocked_connections_cost_no_leadership_while_the_
 
 /// Beside the round trips of a fleet at rest: fewer than one for eight renewals. Tells how many.
 pub(crate) async fn hundreds_of_elections_take_few_connections_and_round_trips<B: Backstage>(server: B) -> String {
-    const LEASE: Duration = Duration::from_secs(8);
     const ELECTIONS: usize = 320;
     const RENEWALS: usize = 2;
     // A candidate looks for others of its name twice at its beginning, which takes as long as the machine is slow, and then for

@@ -65,6 +65,9 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// What a contest has beside the time that its network takes.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Measures them on this `machine`, prints what came out, and writes figures and plots to `out`.
 ///
 /// # Errors
@@ -96,6 +99,7 @@ pub(crate) fn run(options: &Options, machine: &str, out: &Path) -> Result<()> {
                 peers,
                 network: Arc::clone(&network),
                 elections: options.elections,
+                patience: PATIENCE,
                 rest: Duration::from_secs(options.rest_seconds),
                 seed: options.seed,
             };

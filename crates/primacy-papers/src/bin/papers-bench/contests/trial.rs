@@ -26,6 +26,8 @@ pub(super) struct Setup {
     pub(super) peers: u16,
     pub(super) network: Arc<Network>,
     pub(super) elections: usize,
+    /// How long a group may take to become steady, or an election, beside what its network takes.
+    pub(super) patience: Duration,
     /// For how long the peers are watched at rest.
     pub(super) rest: Duration,
     pub(super) seed: u64,
@@ -119,12 +121,12 @@ pub(super) fn measure<M: Machine>(setup: &Setup, make: impl Fn(PeerId, M::Durabl
 }
 
 /// How long a group may take to become steady, or an election.
-fn patience(network: &Network) -> Duration {
-    Duration::from_secs(3) + network.lease * 3 + network.round_trip() * 20
+fn patience(setup: &Setup) -> Duration {
+    setup.patience + setup.network.lease * 3 + setup.network.round_trip() * 20
 }
 
 fn await_steady<M: Machine>(group: &mut Group<'_, M>, setup: &Setup) -> Option<PeerId> {
-    let until = group.now() + patience(&setup.network);
+    let until = group.now() + patience(setup);
     group.wait(until, |group| group.steady().is_some());
     group.steady()
 }
@@ -151,7 +153,7 @@ fn one<M: Machine>(group: &mut Group<'_, M>, setup: &Setup, is_first: bool, all:
     all.unplanned += leads(&group.take_log()).saturating_sub(usize::from(is_first));
     let manner = if all.trials.len().is_multiple_of(2) { Manner::Kill } else { Manner::Silence };
     group.stop(old, manner)?;
-    let until = group.now() + patience(&setup.network);
+    let until = group.now() + patience(setup);
     let is_decided = group.wait(until, |group| group.leader(Some(old)).is_some());
     let log = group.take_log();
     if !is_decided {
