@@ -76,12 +76,17 @@ impl Cli {
                 "--store is for candidates of their own; with --agent the agent has the store: leave one of them out";
             return Err(Self::command().error(ErrorKind::ArgumentConflict, why));
         }
-        match &cli.common.store {
-            Some(url) if typed && secret::is_in(url) => {
-                Err(Self::command().error(ErrorKind::ArgumentConflict, secret::REFUSED))
-            }
-            _ => Ok(cli),
+        if cli.common.store.as_ref().is_some_and(|url| typed && secret::is_in(url)) {
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, secret::REFUSED));
         }
+        #[cfg(feature = "kv")]
+        if let (Command::Kv(_), Some((_, command))) = (&cli.command, matches.subcommand()) {
+            let is_typed = |name: &str| command.value_source(name) == Some(ValueSource::CommandLine);
+            if let Some((_, why)) = kv::MEANINGLESS.iter().find(|(name, _)| is_typed(name)) {
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, why));
+            }
+        }
+        Ok(cli)
     }
 }
 

@@ -353,7 +353,7 @@ pub(crate) const KV_CHECK: &str = "\
 Examples:
   primacy kv check /var/lib/primacy/kv-a
 
-Exit codes: 0 sound, 1 damaged or not a node's, 2 wrong usage, 69 the folder is in use or cannot be read.";
+Exit codes: 0 sound, 1 damaged, 2 wrong usage, 69 the folder is in use, is no node's or cannot be read.";
 
 pub(crate) const SCHEMA: &str = "\
 Examples:

@@ -2,39 +2,62 @@
 #![cfg(feature = "kv")]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
-use primacy::peers::tls::ServerFiles;
-use primacy::peers::{PeerAddress, PeerSettings};
+use clap::{Arg, Args, Subcommand, ValueEnum};
+use primacy::peers::tls::{ServerFiles, ServerTls, TlsError};
+use primacy::peers::{AddressError, PeerAddress, PeerSettings};
 use primacy::store::{self, Store};
-use primacy::{Timing, TimingSettings};
-use primacy_kv::server::clients;
+use primacy::{ElectionName, Timing, TimingSettings};
+use primacy_kv::server::{clients, identity};
 use std::sync::Arc;
 
 use super::peer::{PeerArgs, Voters};
-use super::{duration, examples, store_url};
+use super::{duration, examples, store_url, usage};
 use crate::failure::Failure;
 
 /// What a node is called that is alone.
 const ALONE: &str = "kv";
 /// How far the port of a node alone is from that of its clients: as Redis's cluster bus.
 const BUS: u16 = 10_000;
+/// How many groups there are unless somebody says it.
+const GROUPS: u16 = 16;
+/// The least that keys may take: one value may have as much.
+const MEMORY_MIN: usize = 8 << 20;
+
+/// Options of all commands that mean nothing here, and why.
+pub(crate) const MEANINGLESS: [(&str, &str); 2] = [
+    (
+        "store",
+        "--store is not for primacy kv: a node keeps its elections itself, in the folder that --dir names; leave it out",
+    ),
+    (
+        "election",
+        "--election is not for primacy kv, whose groups are elections of their own: primacy kv explain GROUP shows one; leave it out",
+    ),
+];
+
+/// They are known, so that they can be refused, and not shown.
+fn meaningless() -> [Arg; 2] {
+    let hidden = |name: &'static str| Arg::new(name).long(name).global(true).hide(true);
+    // The types are those that they have for all commands.
+    [hidden("store"), hidden("election").value_parser(clap::value_parser!(ElectionName))]
+}
 
 /// `primacy kv`.
 #[derive(Args, Clone, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, args = meaningless())]
 pub(crate) struct KvArgs {
     /// Which of the nodes this is [default: kv, alone]
     ///
     /// PRIMACY_NAME in the environment says the same.
-    #[arg(long, env = "PRIMACY_NAME", hide_env = true, value_name = "NAME", requires = "peers")]
+    #[arg(long, env = "PRIMACY_NAME", hide_env = true, value_name = "NAME")]
     name: Option<String>,
     /// All nodes, this one too
     ///
     /// One to nine, separated by commas; three or five as a rule. The same for all of them. Without, this node is alone.
-    #[arg(long, value_name = "NAME@HOST:PORT,...", requires = "name")]
+    #[arg(long, value_name = "NAME@HOST:PORT,...", value_parser = nodes)]
     peers: Option<Voters>,
     /// The node's folder, which is this process's alone
     ///
@@ -42,16 +65,16 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where clients of Redis are served
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379", value_parser = address)]
     listen: SocketAddr,
     /// Where to listen for the other nodes [default: the port that --peers says]
-    #[arg(long, value_name = "ADDR:PORT", hide_short_help = true, requires = "peers")]
+    #[arg(long, value_name = "ADDR:PORT", hide_short_help = true, requires = "peers", value_parser = address)]
     listen_peers: Option<SocketAddr>,
-    /// How many groups the keys are in
+    /// How many groups the keys are in [default: 16]
     ///
     /// Each has a leader. 1 to 1,024; that never changes later.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
-    groups: u16,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    groups: Option<u16>,
     /// How long a leader's grant lasts unless renewed
     ///
     /// That is the wait when a whole host is lost.
@@ -77,7 +100,7 @@ pub(crate) struct KvArgs {
     /// How much keys may take [default: half of the memory]
     ///
     /// Such as 512MiB: keys, values, and what belongs to them.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory: Option<usize>,
     /// The longest value
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size, hide_short_help = true)]
@@ -110,8 +133,8 @@ pub(crate) enum KvCommand {
     /// Say in sentences how one group is, and who could lead it
     #[command(after_help = examples::KV_EXPLAIN)]
     Explain {
-        /// The group's number
-        #[arg(value_name = "GROUP")]
+        /// The group's number, such as 3 or kv/3
+        #[arg(value_name = "GROUP", value_parser = group, allow_negative_numbers = true)]
         group: u16,
         #[command(flatten)]
         node: NodeArgs,
@@ -138,7 +161,7 @@ pub(crate) enum KvCommand {
 }
 
 /// Which node is asked: one that runs on this machine.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct NodeArgs {
     /// Its folder [default: that of a node alone]
     #[arg(long, value_name = "DIR", env = "PRIMACY_KV_DIR")]
@@ -177,7 +200,7 @@ pub(crate) struct NodeOptions {
 impl KvArgs {
     /// How the node takes part, checked as a whole.
     pub(crate) fn options(&self) -> Result<NodeOptions, Failure> {
-        let name = self.name.clone().unwrap_or_else(|| ALONE.to_owned());
+        let name = self.name()?;
         let peers = match &self.peers {
             Some(Voters(peers)) => peers.clone(),
             None => {
@@ -209,14 +232,16 @@ impl KvArgs {
             store_url += "?plaintext=yes";
         }
         let voter = PeerArgs::of_node(name, peers, self.listen_peers, folder.join("voter"), certs, self.plaintext);
+        // First, since it refuses in the words of options and not in those of the URL.
+        let voter = voter.settings()?;
         let store = store::from_url(&store_url).map_err(|error| Failure::usage(error.to_string()))?;
         let timing = Timing::new(TimingSettings::new(self.lease)).map_err(|error| Failure::usage(error.to_string()))?;
         let options = NodeOptions {
+            groups: self.groups(&folder)?,
             folder,
-            voter: voter.settings()?,
+            voter,
             store_url,
             store,
-            groups: self.groups,
             timing,
             reads: self.reads,
             memory: self.memory.or_else(half_of_memory),
@@ -226,17 +251,73 @@ impl KvArgs {
         Ok(options)
     }
 
+    /// Whether it is told of no other nodes.
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.peers.is_none()
+    }
+
+    /// Whether it is told where to listen for other nodes.
+    pub(crate) const fn has_listen_peers(&self) -> bool {
+        self.listen_peers.is_some()
+    }
+
+    fn name(&self) -> Result<String, Failure> {
+        let names = |peers: &[PeerAddress]| peers.iter().map(PeerAddress::name).collect::<Vec<_>>().join(", ");
+        match (&self.name, &self.peers) {
+            (None, None) => Ok(ALONE.to_owned()),
+            (Some(name), Some(Voters(peers))) if peers.iter().any(|peer| peer.name() == name) => Ok(name.clone()),
+            (Some(name), Some(Voters(peers))) => Err(Failure::usage(format!(
+                "--name must be one of {}, which --peers names, and is '{name}'",
+                names(peers)
+            ))),
+            (None, Some(Voters(peers))) => {
+                Err(Failure::usage(format!("--name is missing: it says which of {} this node is", names(peers))))
+            }
+            (Some(name), None) if usage::is_written("--name", std::env::args_os()) => Err(Failure::usage(format!(
+                "--name {name} asks for --peers, which names all nodes: --name a --peers a@HOST:PORT,b@HOST:PORT,...; for a node alone \
+                 leave --name out"
+            ))),
+            (Some(name), None) => Err(Failure::usage(format!(
+                "PRIMACY_NAME is '{name}' in the environment, and that asks for --peers, which names all nodes; for a node alone leave \
+                 PRIMACY_NAME out: unset PRIMACY_NAME"
+            ))),
+        }
+    }
+
+    /// How many groups there are to be, if that does not contradict how many there are.
+    fn groups(&self, folder: &Path) -> Result<u16, Failure> {
+        let Some(groups) = self.groups else { return Ok(GROUPS) };
+        // What cannot be read is told of when the node opens it.
+        let founding = identity::read(folder).ok().flatten().and_then(|record| record.founding);
+        match founding.map(|founding| founding.groups).filter(|kept| *kept != groups) {
+            Some(kept) => Err(Failure::usage(format!(
+                "--groups {groups}: the node in {} has {kept} groups, and that never changes: leave --groups out",
+                folder.display()
+            ))),
+            None => Ok(groups),
+        }
+    }
+
     fn clients(&self) -> Result<clients::Settings, Failure> {
         let mut settings = clients::Settings::new(self.listen);
         settings.value_max = self.value_max;
         if let Some(file) = &self.password_file {
-            let text = std::fs::read(file)
-                .map_err(|error| Failure::usage(format!("--password-file: {}: {error}", file.display())))?;
+            let unread = |error: std::io::Error| {
+                let why = match error.kind() {
+                    std::io::ErrorKind::NotFound => "No such file".to_owned(),
+                    _ => error.to_string(),
+                };
+                Failure::usage(format!(
+                    "--password-file: {}: {why}; give a file whose first line is the password of clients",
+                    file.display()
+                ))
+            };
+            let text = std::fs::read(file).map_err(unread)?;
             let line = text.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
             let password = clients::Password::new(line);
             settings.password = Some(password.ok_or_else(|| {
                 Failure::usage(format!(
-                    "--password-file: the first line of {} has to have 1 to 512 bytes",
+                    "--password-file: the first line of {} is the password of clients, and has to have 1 to 512 bytes",
                     file.display()
                 ))
             })?);
@@ -245,7 +326,58 @@ impl KvArgs {
             settings.tls = Some(ServerFiles::new(certificate, key).with_clients(self.tls_client_ca.clone()));
         }
         settings.check().map_err(|error| Failure::usage(error.to_string()))?;
+        // They are read again when it listens. But wrong usage is told before anything is opened.
+        if let Some(files) = &settings.tls {
+            ServerTls::load(files.clone()).map_err(|error| unusable(&error, files))?;
+        }
         Ok(settings)
+    }
+}
+
+/// Why clients cannot come over TLS, with the option that is to blame.
+pub(crate) fn unusable(error: &TlsError, files: &ServerFiles) -> Failure {
+    let of_certificate = ("--tls-cert", "give the certificate that clients see, in PEM");
+    let of_key = ("--tls-key", "give the key of the certificate, in PEM");
+    let of_clients = ("--tls-client-ca", "give the certificate of the authority of clients, in PEM");
+    let (option, hint) = match error {
+        TlsError::File { file, .. } if *file == files.key && files.key != files.certificate => of_key,
+        TlsError::File { file, .. } if Some(file) == files.clients.as_ref() => of_clients,
+        TlsError::KeyMismatch { .. } => of_key,
+        _ => of_certificate,
+    };
+    let failure = Failure::usage(format!("{option}: {error}"));
+    let is_missing = matches!(error, TlsError::File { file, .. } if !file.exists());
+    if is_missing { failure.with(hint) } else { failure }
+}
+
+/// All nodes.
+fn nodes(text: &str) -> Result<Voters, String> {
+    text.parse::<Voters>().map_err(|error| match error {
+        AddressError::Shape(one) => format!("'{one}' is no node: write NAME@HOST:PORT, as a@10.0.0.1:7400"),
+        error => error.to_string(),
+    })
+}
+
+/// Where to listen.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write IP:PORT, as 127.0.0.1:6379: an IP address, not a name; ports go up to 65535".to_owned())
+}
+
+/// The number of a group, as it is said or as it is shown.
+fn group(text: &str) -> Result<u16, String> {
+    text.strip_prefix("kv/").unwrap_or(text).parse().map_err(|_| {
+        format!("write a number from 0 to {}, or to one less than --groups said, as 3 or kv/3", GROUPS - 1)
+    })
+}
+
+/// How much keys may take.
+fn memory(text: &str) -> Result<usize, String> {
+    match size(text)? {
+        too_little if too_little < MEMORY_MIN => {
+            Err(format!("that is too little, since one value may have 8MiB: give {}MiB or more", MEMORY_MIN >> 20))
+        }
+        size => Ok(size),
     }
 }
 

@@ -240,7 +240,9 @@ impl PeerArgs {
             let is_missing =
                 matches!(&error, TlsError::File { file, .. } if !file.exists() && Some(file) != self.crl.as_ref());
             let hint = if is_missing { "; make certificates with primacy peer certs" } else { "" };
-            Failure::usage(format!("{error}{hint}"))
+            let is_in = |folder: &PathBuf| matches!(&error, TlsError::File { file, .. } if file.starts_with(folder));
+            let option = if self.certs.as_ref().is_some_and(is_in) { "--certs: " } else { "" };
+            Failure::usage(format!("{option}{error}{hint}"))
         })?;
         let is_private = listen.ip().is_loopback() && voters.iter().all(PeerAddress::is_here);
         if tls.is_none() && !self.plaintext && !is_private {

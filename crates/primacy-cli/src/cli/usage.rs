@@ -1,7 +1,7 @@
 //! One clear line for each wrong use of the command line, whatever was typed.
 
 use std::error::Error as _;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -65,11 +65,7 @@ fn what(error: &clap::Error, words: &[OsString]) -> String {
 /// The variable that an option's value came from, if nobody wrote the option.
 fn variable(option: &str, words: &[OsString]) -> Option<String> {
     let long = option.split(' ').next()?;
-    let is_written = |word: &OsString| {
-        let rest = word.to_str().and_then(|word| word.strip_prefix(long));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-    };
-    if words.iter().any(is_written) {
+    if is_written(long, words) {
         return None;
     }
     let root = Cli::command();
@@ -78,6 +74,14 @@ fn variable(option: &str, words: &[OsString]) -> Option<String> {
         args.find(|arg| arg.get_env().is_some() && arg.get_long().is_some_and(|name| long == format!("--{name}")));
     let name = arg?.get_env()?;
     std::env::var_os(name).map(|_| name.to_string_lossy().into_owned())
+}
+
+/// Whether somebody wrote this option, which begins with two dashes.
+pub(crate) fn is_written(long: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> bool {
+    words.into_iter().any(|word| {
+        let rest = word.as_ref().to_str().and_then(|word| word.strip_prefix(long));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    })
 }
 
 /// clap's own words, without its usage and its advice on help.
@@ -90,15 +94,20 @@ fn first_paragraph(error: &clap::Error) -> String {
     shorten(&line, 200)
 }
 
-/// Whose help to read: the first word that is a command and not an option's value.
+/// Whose help to read: the first word that is a command and not an option's value, and then the first that is a command of that.
 fn command(words: &[OsString]) -> String {
     let words: Vec<_> = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--")).collect();
-    let names = names();
-    let named = words.windows(2).find(|pair| {
-        let value = pair[0].starts_with("--") && !pair[0].contains('=') && !SWITCHES.contains(&pair[0]);
-        !value && names.iter().any(|name| name == pair[1])
-    });
-    named.map_or_else(|| "primacy".to_owned(), |pair| format!("primacy {}", pair[1]))
+    let (mut command, mut name, mut rest) = (Cli::command(), "primacy".to_owned(), &words[..]);
+    loop {
+        let named = rest.windows(2).enumerate().find_map(|(at, pair)| {
+            let value = pair[0].starts_with("--") && !pair[0].contains('=') && !SWITCHES.contains(&pair[0]);
+            let found = command.find_subcommand(pair[1]).filter(|_| !value)?;
+            Some((at + 1, found.clone()))
+        });
+        let Some((at, found)) = named else { return name };
+        name += &format!(" {}", found.get_name());
+        (command, rest) = (found, &rest[at..]);
+    }
 }
 
 /// Common options without a value.
@@ -148,6 +157,7 @@ mod tests {
                 "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, forget, doctor, simulate, peer, kv, agent, schema, completions, man, version; see primacy --help"
             ],
         );
+        refused(&["kv", "explain"], &expect!["<GROUP> is missing; see primacy kv explain --help"]);
         refused(
             &["statis"],
             &expect![

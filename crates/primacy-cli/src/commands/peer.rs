@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use primacy::peers::certs::{self, CertsError};
-use primacy::peers::tls::{Identity, Tls, TlsError};
+use primacy::peers::tls::{Identity, LOOK, Tls, TlsError};
 use primacy::peers::{FileError, Peer, PeerAddress, PeerError, PeersStore};
 use primacy::select::{Score, ScoreError};
 use primacy::store::Store;
@@ -211,12 +211,19 @@ fn make(args: &CertsArgs, output: &mut Output) -> Result<u8, Failure> {
     }
     let (folder, days) = (path(&args.folder), args.days);
     let (public, secret) = (path(&authority.certificate), path(&authority.key));
+    let node = if cfg!(feature = "kv") {
+        format!("  primacy kv --certs {folder} --name NAME --peers NAME@HOST:PORT,...\n")
+    } else {
+        String::new()
+    };
     text += &format!(
         "authority: {public} for all, and {secret}, which signs: keep that to yourself\n\n\
          They last {days} days. Bring {public} and the two files of its name to each peer and candidate, then\n  \
-         primacy peer --certs {folder} --name NAME --peers NAME@HOST:PORT,...\n  \
+         primacy peer --certs {folder} --name NAME --peers NAME@HOST:PORT,...\n\
+         {node}  \
          primacy run --store 'peers://NAME@HOST:PORT,...?certs={folder}&name=NAME' -- ./program\n\
-         To renew them, do the same again: they are read anew within 10 s.\n"
+         To renew them, do the same again: they are read anew within {} s.\n",
+        LOOK.as_secs()
     );
     output.text(&text)?;
     let pair = |name: &str, files: &Identity| certificates::Pair {

@@ -63,7 +63,7 @@ pub(super) async fn list(common: &Common, output: &mut Output) -> Result<u8, Fai
         text += &format!("To finish it: {}\n", voters.finish().unwrap_or_default());
     }
     output.text(&text)?;
-    tell("listed", &store, &voters, output)?;
+    tell("listed", &store.location(), &voters, output)?;
     Ok(0)
 }
 
@@ -73,16 +73,47 @@ pub(super) async fn reconfigure(
     common: &Common,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    reconfigure_at(&open(common)?, reconfiguration, common, output).await
+    exchange(&open(common)?, reconfiguration, common, output).await?.tell(output)?;
+    Ok(0)
 }
 
-/// The same, of the voters of this store.
-pub(super) async fn reconfigure_at(
+/// Voters that have been exchanged.
+pub(super) struct Exchanged {
+    outcome: &'static str,
+    head: String,
+    store: String,
+    voters: Voters,
+}
+
+impl Exchanged {
+    /// Whether something was done.
+    pub(super) fn is_news(&self) -> bool {
+        self.outcome != "already"
+    }
+
+    /// Prints it.
+    pub(super) fn tell(&self, output: &mut Output) -> Result<(), Failure> {
+        let Self { head, voters, .. } = self;
+        output.text(&format!("{head}{}\n{}", voters.strength(), places(&voters.voters, output)))?;
+        if voters.voters.len() % 2 == 0 {
+            output.remark("an even number of voters survives no more losses than one less");
+        }
+        self.tell_json(output)
+    }
+
+    /// Prints it for programs alone.
+    pub(super) fn tell_json(&self, output: &mut Output) -> Result<(), Failure> {
+        tell(self.outcome, &self.store, &self.voters, output)
+    }
+}
+
+/// Exchanges the voters of this store.
+pub(super) async fn exchange(
     store: &PeersStore,
     reconfiguration: &Reconfiguration,
     common: &Common,
     output: &mut Output,
-) -> Result<u8, Failure> {
+) -> Result<Exchanged, Failure> {
     reached(store, common).await?;
     let mut told = |progress| {
         output.remark(&match progress {
@@ -107,12 +138,7 @@ pub(super) async fn reconfigure_at(
         [] => ("already", "nothing to do: ".to_owned()),
         told => ("told", format!("told who votes: {}; ", told.join(", "))),
     };
-    output.text(&format!("{head}{}\n{}", voters.strength(), places(&voters.voters, output)))?;
-    if voters.voters.len() % 2 == 0 {
-        output.remark("an even number of voters survives no more losses than one less");
-    }
-    tell(outcome, store, &voters, output)?;
-    Ok(0)
+    Ok(Exchanged { outcome, head, store: store.location(), voters })
 }
 
 fn places(voters: &[VoterStatus], output: &Output) -> String {
@@ -126,11 +152,11 @@ fn places(voters: &[VoterStatus], output: &Output) -> String {
     table(&voters.iter().map(row).collect::<Vec<_>>(), 2, output.palette)
 }
 
-fn tell(outcome: &'static str, store: &PeersStore, voters: &Voters, output: &mut Output) -> Result<(), Failure> {
+fn tell(outcome: &'static str, store: &str, voters: &Voters, output: &mut Output) -> Result<(), Failure> {
     let told = |places: &[VoterStatus]| places.iter().map(schema::VoterState::from).collect();
     output.json(&schema::Voters {
         schema: SCHEMA,
-        store: shorten(&store.location(), 400),
+        store: shorten(store, 400),
         outcome,
         number: voters.number,
         voters: told(&voters.voters),

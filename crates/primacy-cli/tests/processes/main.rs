@@ -23,6 +23,8 @@ mod kv;
 mod kv_flushes;
 #[cfg(feature = "kv")]
 mod kv_founding;
+#[cfg(feature = "kv")]
+mod kv_usage;
 mod lifecycle;
 mod metrics;
 #[cfg(feature = "kv")]

@@ -28,6 +28,14 @@ pub enum IdentityError {
         /// The folder.
         folder: PathBuf,
     },
+    /// It is no folder, cannot be made, or this user may not write there. That is known before anything of a node is read.
+    #[error("{} is no folder that this user can make and write in: {source}", folder.display())]
+    Unusable {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The disk does not do what it is told.
     #[error("{}: {source}", path.display())]
     Disk {
@@ -154,8 +162,15 @@ impl Identity {
             move |source| IdentityError::Disk { path, source }
         };
         let folder = std::path::absolute(folder).map_err(disk(folder))?;
-        files::make_folder(&folder).map_err(disk(&folder))?;
-        let lock = files::lock_file(&folder.join(LOCK)).map_err(disk(&folder.join(LOCK)))?;
+        let unusable = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::ReadOnlyFilesystem => IdentityError::Unusable { folder: folder.clone(), source },
+            _ => disk(&folder)(source),
+        };
+        files::make_folder(&folder).map_err(unusable)?;
+        let lock = files::lock_file(&folder.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse { folder }),
             Err(TryLockError::Error(source)) => return Err(disk(&folder.join(LOCK))(source)),

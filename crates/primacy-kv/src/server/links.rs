@@ -61,12 +61,15 @@ struct Out {
     sent: usize,
 }
 
+/// Appends a message.
+type Put = Box<dyn FnOnce(&mut Vec<u8>)>;
+
 /// A message of a group that is no bytes yet.
 struct InTurn {
     group: u16,
     /// How many it has, about.
     size: usize,
-    put: Box<dyn FnOnce(&mut Vec<u8>)>,
+    put: Put,
 }
 
 impl fmt::Debug for Outbox {

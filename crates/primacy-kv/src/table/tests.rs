@@ -214,7 +214,11 @@ fn one_answer_has_room_for_so_many_bytes() {
     // A scan ends earlier.
     let long: Vec<Key> = (0..40).map(|number| Key::from(alloc::format!("{number:65000}").into_bytes())).collect();
     for key in &long {
-        client.log(Change::Operation(Operation::Append { key: key.clone(), value: b"v".to_vec().into(), max: u64::MAX }));
+        client.log(Change::Operation(Operation::Append {
+            key: key.clone(),
+            value: b"v".to_vec().into(),
+            max: u64::MAX,
+        }));
     }
     let (mut cursor, mut found, mut steps) = (0, BTreeSet::new(), 0);
     loop {

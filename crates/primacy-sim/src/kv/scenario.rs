@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use primacy_core::log::{Limits, Reading};
-use primacy_kv::group::AnyFlaw;
 #[cfg(feature = "canaries")]
+use primacy_kv::group::AnyFlaw;
 use primacy_kv::snapshots::LogBounds;
 #[cfg(feature = "canaries")]
 use primacy_kv::wal;

@@ -379,7 +379,7 @@ fn check_secret(key: &Path) -> Result<(), String> {
     const GROUP_WRITES: u32 = 0o020;
     const OTHERS_WRITE: u32 = 0o002;
     const STICKY: u32 = 0o1000;
-    let mode = |path: &Path| std::fs::metadata(path).map(|file| file.mode()).map_err(|error| error.to_string());
+    let mode = |path: &Path| std::fs::metadata(path).map(|file| file.mode()).map_err(|error| io_problem(&error));
     if mode(key)? & (OTHERS | GROUP_WRITES) != 0 {
         return Err(format!("others may use this key and pass for its owner: chmod 600 {}", key.display()));
     }
@@ -400,9 +400,20 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 fn pem_problem(error: rustls::pki_types::pem::Error, wanted: &str) -> String {
     use rustls::pki_types::pem::Error;
     match error {
-        Error::Io(error) => error.to_string(),
+        Error::Io(error) => io_problem(&error),
         Error::NoItemsFound => format!("there is no {wanted} in it"),
+        // The library's own words have lists of bytes.
+        Error::MissingSectionEnd { .. } => "it is no whole PEM file: an END line is missing".to_owned(),
+        Error::IllegalSectionStart { .. } => "it is no PEM file: a BEGIN line in it is not whole".to_owned(),
+        Error::Base64Decode(_) => "it is no PEM file: what stands between BEGIN and END is no base64".to_owned(),
         error => format!("it is no PEM file: {error}"),
+    }
+}
+
+fn io_problem(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "No such file".to_owned(),
+        _ => error.to_string(),
     }
 }
 

@@ -2,19 +2,37 @@
 
 use std::path::Path;
 
+use primacy_kv::server::identity::IdentityError;
 use primacy_kv::server::{identity, snapshots};
 use primacy_kv::wal;
 
+use crate::cli::kv::NodeArgs;
 use crate::failure::{Failure, code};
 use crate::output::Output;
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
 
+/// There is nothing that could be damaged.
+fn no_node(folder: &Path) -> Failure {
+    let what = if folder.is_dir() { "there is no node in this folder" } else { "there is no such folder" };
+    Failure::unavailable(format!(
+        "{}: {what}; give the one that the node's --dir named, or else kv-NAME in the state directory, such as {}",
+        folder.display(),
+        NodeArgs::default().folder().display()
+    ))
+}
+
 pub(super) fn run(folder: &Path, output: &mut Output) -> Result<u8, Failure> {
     let record = match identity::read(folder) {
         Ok(Some(record)) => record,
-        Ok(None) => return Err(Failure::refused(format!("there is no node in {}", folder.display()))),
-        Err(error) => return Err(Failure::refused(error.to_string())),
+        Ok(None) if folder.join("wal").exists() => {
+            let path = folder.join("node");
+            return Err(Failure::refused(format!("{} is missing, and there is a log beside it", path.display())));
+        }
+        Ok(None) => return Err(no_node(folder)),
+        Err(IdentityError::Disk { .. }) if !folder.is_dir() => return Err(no_node(folder)),
+        Err(error @ IdentityError::Damaged { .. }) => return Err(Failure::refused(error.to_string())),
+        Err(error) => return Err(Failure::unavailable(error.to_string())),
     };
     let mut lines = vec![format!("node {} ({}), started {} times", record.name, record.node, record.starts)];
     match &record.founding {

@@ -1,6 +1,7 @@
 //! `primacy kv`: a node of the key-value store, and what is asked of one.
 
 mod check;
+mod failures;
 mod node;
 mod questions;
 pub(crate) mod warden;

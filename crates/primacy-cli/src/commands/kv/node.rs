@@ -6,16 +6,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use primacy_core::log::Reading;
-use primacy_kv::server::identity::IdentityError;
-use primacy_kv::server::node::{self, Event, NodeError, NodeSettings};
+use primacy_kv::server::node::{self, Event, NodeSettings};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::super::peer;
+use super::failures::Told;
 use super::warden::Warden;
 use crate::cli::kv::{KvArgs, NodeOptions, Reads};
-use crate::failure::{Failure, code};
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
@@ -23,8 +22,10 @@ use crate::panics;
 use crate::run::signals::SignalStream;
 
 pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
+    let options = args.options()?;
+    let told = Told::of(args, &options);
     let NodeOptions { folder, voter, store_url, store, groups, timing, reads, memory, snapshot_every, clients } =
-        args.options()?;
+        options;
     let name = voter.name.clone();
     let settings = NodeSettings {
         folder: folder.clone(),
@@ -50,7 +51,7 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let ended = runtime.block_on(async {
         let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
         let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (tell, mut events_told) = mpsc::unbounded_channel();
         let events = {
             let warden = Rc::clone(&warden);
             move |event: &Event| match (event, &*warden) {
@@ -67,8 +68,8 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
         let mut serves = String::new();
         loop {
             tokio::select! {
-                ended = &mut running => break ended.map_err(|error| failure(&error)),
-                Some(event) = told.recv() => {
+                ended = &mut running => break ended.map_err(|error| told.failure(&error)),
+                Some(event) = events_told.recv() => {
                     let (event, text) = match event {
                         Event::Listening { clients, voter } => {
                             let text = format!("{name} listens on {clients} for clients, and on {voter} for other nodes");
@@ -104,18 +105,4 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     ended?;
     info!("the node ends: it was asked to");
     Ok(0)
-}
-
-/// Why a node does not run, with the exit code for it.
-fn failure(error: &NodeError) -> Failure {
-    let text = error.to_string();
-    match error {
-        NodeError::Voter(error) => peer::failure(error),
-        NodeError::Identity(IdentityError::Another { .. }) => Failure::usage(text),
-        NodeError::Serve(_) => {
-            Failure::unavailable(text).with("end what listens there, or choose another address with --listen")
-        }
-        error if error.is_of_disk() => Failure::new(code::OUTPUT, text),
-        _ => Failure::unavailable(text),
-    }
 }

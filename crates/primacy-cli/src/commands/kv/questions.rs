@@ -44,10 +44,10 @@ pub(super) async fn status(folder: &Path, output: &mut Output) -> Result<u8, Fai
     let led = status.groups.iter().filter(|group| group.leader.is_some()).count();
     let here = status.groups.iter().filter(|group| group.is_led_here).count();
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let keys: u64 = status.groups.iter().map(|group| group.keys).sum();
+    let all = keys(status.groups.iter().map(|group| group.keys).sum());
     let max = status.memory_max.map(|max| format!(" of {}", mib(max))).unwrap_or_default();
     let mut text = format!(
-        "{} serves clients on {}\n{keys} keys in {}{max}; {} groups, {here} led here, {} without a known leader\n",
+        "{} serves clients on {}\n{all} in {}{max}; {} groups, {here} led here, {} without a known leader\n",
         status.name,
         status.serves,
         mib(status.memory_bytes),
@@ -77,7 +77,7 @@ pub(super) async fn status(folder: &Path, output: &mut Output) -> Result<u8, Fai
             Cell::plain(format!("kv/{}", group.group)),
             Cell::new(leader, tone),
             Cell::plain(format!("token {}", group.token)),
-            Cell::plain(format!("{} keys", group.keys)),
+            Cell::plain(keys(group.keys)),
             Cell::plain(format!("applied {} of {}", group.applied, group.last)),
             Cell::plain(lag(group)),
         ]
@@ -87,6 +87,10 @@ pub(super) async fn status(folder: &Path, output: &mut Output) -> Result<u8, Fai
     let is_led = led == status.groups.len() && led > 0;
     output.json(&kv_schema::KvStatus { schema: SCHEMA, node: status })?;
     Ok(if is_led { 0 } else { code::REFUSED })
+}
+
+fn keys(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "key" } else { "keys" })
 }
 
 /// Who of a group's replicas lacks what, as its leader knows.
@@ -128,11 +132,16 @@ pub(super) async fn explain(number: u16, folder: &Path, output: &mut Output) -> 
         ),
     };
     let names: Vec<&str> = group.replicas.iter().map(|replica| replica.name.as_str()).collect();
-    text += &format!(
-        "Its replicas are those of {}; {} of them have to have a write on their disks before it is acknowledged.\n",
-        names.join(", "),
-        names.len() / 2 + 1
-    );
+    text += &match *names {
+        [name] => {
+            format!("Its only replica is that of {name}, which has a write on its disk before it is acknowledged.\n")
+        }
+        _ => format!(
+            "Its replicas are those of {}; {} of them have to have a write on their disks before it is acknowledged.\n",
+            names.join(", "),
+            names.len() / 2 + 1
+        ),
+    };
     for ReplicaStatus { name, matched, .. } in &group.replicas {
         if let Some(matched) = matched {
             text += &match group.last.saturating_sub(*matched) {
@@ -148,13 +157,26 @@ pub(super) async fn explain(number: u16, folder: &Path, output: &mut Output) -> 
     if group.is_changing {
         text += "Its replicas are changing.\n";
     }
-    text += &format!(
-        "If its leader is lost now, any of the others may lead: each fetches what it lacks. primacy status --election kv/{number} shows \
-         who stands.\n"
-    );
+    text += if status.nodes.is_empty() {
+        "If its leader is lost, nobody leads until it is back: there is no other node.\n"
+    } else {
+        "If its leader is lost now, any of the others may lead: each fetches what it lacks.\n"
+    };
+    if let Some(store) = store(folder) {
+        text += &format!("Who stands: primacy status --store {store} --election kv/{number}\n");
+    }
     output.text(&text)?;
     output.json(&kv_schema::KvGroup { schema: SCHEMA, group: group.clone(), text })?;
     Ok(0)
+}
+
+/// The voters by the socket of this node's, if it has one, as it can be typed into a shell.
+fn store(folder: &Path) -> Option<String> {
+    let socket = std::path::absolute(folder.join("voter/socket")).ok().filter(|socket| socket.exists())?;
+    let path =
+        socket.to_str().filter(|path| !path.contains(['\'', '?', '#', '%']) && !path.contains(char::is_control))?;
+    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    Some(if is_plain { format!("peers://{path}") } else { format!("'peers://{path}'") })
 }
 
 pub(super) async fn snapshot(folder: &Path, output: &mut Output) -> Result<u8, Failure> {
@@ -163,9 +185,19 @@ pub(super) async fn snapshot(folder: &Path, output: &mut Output) -> Result<u8, F
 
 pub(super) async fn replace(name: &str, folder: &Path, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     let status = node_status(folder).await?;
+    let own = &status.name;
+    if status.nodes.is_empty() {
+        return Err(Failure::refused(format!(
+            "'{own}' is a node alone: no other one can be replaced, or make it anew"
+        )));
+    }
+    let names = status.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
     let node = status.nodes.iter().find(|node| node.name == name).ok_or_else(|| {
-        let names = status.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
-        Failure::refused(format!("{} knows of no other node '{name}': there are {names}", status.name))
+        Failure::refused(if name == own {
+            format!("'{own}' is this node: ask another one, {names}, on its machine and with its --dir")
+        } else {
+            format!("{own} knows of no other node '{name}': there are {names}")
+        })
     })?;
     // Its voter first: without a majority of voters nobody leads anything.
     let place = format!("{name}@{}", node.address)
@@ -173,11 +205,31 @@ pub(super) async fn replace(name: &str, folder: &Path, common: &Common, output: 
         .map_err(|_| Failure::refused(format!("the address of '{name}' is not known")))?;
     let change = Reconfiguration { add: vec![place], remove: vec![name.to_owned()] };
     let store = PeersStore::through(&folder.join("voter/socket"));
-    voters::reconfigure_at(&store, &change, common, output).await?;
-    say(folder, &Question::Replace { name: name.to_owned() }, output).await
+    let exchanged = voters::exchange(&store, &change, common, output).await?;
+    let is_news = exchanged.is_news();
+    if is_news {
+        exchanged.tell(output)?;
+    }
+    let done = answer(folder, &Question::Replace { name: name.to_owned() }, output).await?;
+    if !is_news {
+        exchanged.tell_json(output)?;
+    }
+    tell(done, output)
 }
 
 async fn say(folder: &Path, question: &Question, output: &mut Output) -> Result<u8, Failure> {
+    let done = answer(folder, question, output).await?;
+    tell(done, output)
+}
+
+fn tell(text: String, output: &mut Output) -> Result<u8, Failure> {
+    output.text(&format!("{text}\n"))?;
+    output.json(&kv_schema::KvDone { schema: SCHEMA, text })?;
+    Ok(0)
+}
+
+/// Asks, and waits until it is done.
+async fn answer(folder: &Path, question: &Question, output: &mut Output) -> Result<String, Failure> {
     let mut last = None;
     let asked = ask(folder, question, |answer| match answer {
         Answer::Progress { text } => output.remark(&text),
@@ -185,11 +237,7 @@ async fn say(folder: &Path, question: &Question, output: &mut Output) -> Result<
     });
     asked.await.map_err(|error| unreached(folder, &error))?;
     match last {
-        Some(Answer::Done { text }) => {
-            output.text(&format!("{text}\n"))?;
-            output.json(&kv_schema::KvDone { schema: SCHEMA, text })?;
-            Ok(0)
-        }
+        Some(Answer::Done { text }) => Ok(text),
         Some(Answer::Refused { why }) => Err(Failure::refused(why)),
         _ => Err(Failure::new(code::PENDING, "the node has ended meanwhile: do the same again")),
     }

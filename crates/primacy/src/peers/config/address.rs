@@ -25,6 +25,9 @@ pub enum AddressError {
     /// It is not written as it should be.
     #[error("'{0}' is not a peer: write NAME@HOST:PORT, or HOST:PORT")]
     Shape(String),
+    /// There is no such port.
+    #[error("'{0}' ends with no port: ports go from 1 to 65535")]
+    Port(String),
     /// Two are called alike, or are in one place.
     #[error("'{0}' stands twice among the peers: each needs a name and an address of its own")]
     Twice(String),
@@ -99,7 +102,9 @@ impl FromStr for PeerAddress {
         let (name, place) = text.split_once('@').map_or((None, text), |(name, place)| (Some(name), place));
         let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let no_port = || if is_number { AddressError::Port(primacy_core::ids::escape(text)) } else { wrong() };
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(no_port)?;
         let is_plain = |text: &str| {
             let fits = |c: char| c.is_ascii_alphanumeric() || ".-_:%".contains(c);
             (1..=255).contains(&text.len()) && text.chars().all(fits)

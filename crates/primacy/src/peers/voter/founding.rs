@@ -118,6 +118,8 @@ pub(super) struct ExclusionNotice {
     pub(super) why: watch::Sender<Option<String>>,
     /// Who they are.
     pub(super) seen: watch::Sender<Option<Cluster>>,
+    /// The peer is a part of a program that has links of its own, and its own way to take it in, which that program tells.
+    pub(super) is_hosted: bool,
 }
 
 fn transport(settings: &PeerSettings) -> Transport {
@@ -192,7 +194,7 @@ async fn ask(
         match dial(peer, &transport(settings), Vec::new(), &settings.name).await {
             Ok(EstablishedConnection { cluster: Some(cluster), .. }) if cluster.has(voter) => return Some(cluster),
             Ok(EstablishedConnection { cluster: Some(cluster), .. }) => {
-                outside(&cluster, settings, &stranger.why, complains);
+                outside(&cluster, settings, stranger, complains);
                 stranger.seen.send_replace(Some(cluster));
                 return None;
             }
@@ -222,18 +224,20 @@ async fn ask(
 }
 
 /// Says that the others vote without this one, and how it is taken in.
-fn outside(cluster: &Cluster, settings: &PeerSettings, stranger: &watch::Sender<Option<String>>, complains: bool) {
-    let name = &settings.name;
+fn outside(cluster: &Cluster, settings: &PeerSettings, stranger: &ExclusionNotice, complains: bool) {
+    let (name, is_hosted, stranger) = (&settings.name, stranger.is_hosted, &stranger.why);
     let own = settings.voters.iter().find(|peer| peer.name() == name).map(ToString::to_string).unwrap_or_default();
     let why = if cluster.voter_named(name).is_some() {
+        let how = if is_hosted { String::new() } else { format!(": primacy peer replace {name} {own}") };
         format!(
             "the other peers vote with another '{name}' than the voter in {}, which is new. If the old folder was only moved, \
-             put it back; if it was lost, take this voter in instead: primacy peer replace {name} {own}",
+             put it back; if it was lost, take this voter in instead{how}",
             settings.folder.display()
         )
     } else {
         let voters = cluster.names().collect::<Vec<_>>().join(", ");
-        format!("{voters} vote together without '{name}': take it in with primacy peer add {own}")
+        let how = if is_hosted { String::new() } else { format!(": take it in with primacy peer add {own}") };
+        format!("{voters} vote together without '{name}'{how}")
     };
     let is_new = stranger.borrow().as_ref() != Some(&why);
     if is_new || complains {

@@ -106,6 +106,7 @@ impl Peer {
         let behind = Arc::new(Notify::new());
         let known = KnownVoters { names, cluster: cluster.clone(), seen };
         let dialer = LinkDialer { name: name.clone(), voter, tls: tls.clone(), stays_here, known: known.clone() };
+        let is_hosted = links.is_some();
         let listener = listener::Listener {
             own,
             stays_here,
@@ -126,7 +127,7 @@ impl Peer {
         tasks.spawn(task::keep(file, voter, elections, inbox, adopted, meeting, bell));
         tasks.spawn(listener::listen(network, socket, listener));
         tasks.spawn(copies::look_out(settings.clone(), voter, process, cluster.clone(), met));
-        let outside = founding::ExclusionNotice { why: outside, seen: introduced };
+        let outside = founding::ExclusionNotice { why: outside, seen: introduced, is_hosted };
         tasks.spawn(founding::bring_together(settings, voter, post, cluster.clone(), outside, behind));
         let requests = RequestRate(Arc::new(rate));
         Ok((Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks }, dialer))
