@@ -78,6 +78,9 @@ pub enum Failure {
     /// Too many requests of the node are under way. Nothing was done.
     #[error("too many requests of the node are under way")]
     Busy,
+    /// It was refused, and what its node had sent behind it was done before anybody heard of that. Nothing was done.
+    #[error("it was refused, and later ones were done")]
+    Overtaken,
 }
 
 /// What a group answers.
@@ -233,6 +236,7 @@ impl Failure {
             Self::TooLarge => 5,
             Self::Stopped => 6,
             Self::Busy => 7,
+            Self::Overtaken => 8,
         }
     }
 }
@@ -270,6 +274,7 @@ pub(crate) fn read_answer(reader: &mut Reader<'_>) -> Result<Answered, Malformed
         5 => Err(Failure::TooLarge),
         6 => Err(Failure::Stopped),
         7 => Err(Failure::Busy),
+        8 => Err(Failure::Overtaken),
         _ => return Err(Malformed("an unknown kind of failure")),
     })
 }

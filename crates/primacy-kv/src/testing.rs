@@ -186,6 +186,7 @@ pub(crate) fn answer() -> impl Strategy<Value = Answered> {
         Failure::TooLarge,
         Failure::Stopped,
         Failure::Busy,
+        Failure::Overtaken,
     ]);
     let reply = prop_oneof![
         any::<i64>().prop_map(Reply::Integer),

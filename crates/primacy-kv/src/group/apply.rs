@@ -75,6 +75,7 @@ impl Group {
                 Outcome::Done(reply) => Ok(reply),
                 // Nobody waits for it.
                 Outcome::Refused(Refusal::Acknowledged | Refusal::EarlierStart) => continue,
+                Outcome::Refused(Refusal::Overtaken) => Err(Failure::Overtaken),
                 Outcome::Refused(_) => Err(Failure::Busy),
             };
             self.tell_write(name, answer, ballot);

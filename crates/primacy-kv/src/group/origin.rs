@@ -216,10 +216,11 @@ impl Origin {
         messages
     }
 
-    /// What became of a write. It may be told twice. A failure counts only if there is no other copy of it, which may be done.
+    /// What became of a write. It may be told twice. A failure counts only if there is no other copy of it that may be done.
     pub(super) fn wrote(&mut self, number: u64, answer: Answered, out: &mut Vec<Effect>) {
         let refuses_copies = self.planted.is(Flaw::RefusesCopies);
         if answer.is_err()
+            && answer != Err(Failure::Overtaken)
             && !refuses_copies
             && self.writes.pending.get(&number).is_some_and(|pending| pending.sends > 1)
         {

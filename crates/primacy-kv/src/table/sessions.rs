@@ -23,6 +23,9 @@ pub enum Refusal {
     /// The node has been started again since: nobody waits for the answer.
     #[error("its node has been started again")]
     EarlierStart,
+    /// A later one of the node was carried out, and this one was not: a leader has refused it then. No copy of it is ever carried out.
+    #[error("a later one was carried out, and this one was not")]
+    Overtaken,
     /// The node has too many answers that it has not acknowledged.
     #[error("its node has too many requests under way")]
     TooManyAnswers,
@@ -93,6 +96,10 @@ impl Sessions {
         }
         if let Some(answer) = session.answers.get(&number) {
             return Ok(Some(answer));
+        }
+        // A number that is not acknowledged and was carried out has its answer here, so this one was not.
+        if session.answers.last_key_value().is_some_and(|(last, _)| *last > number) {
+            return Err(Refusal::Overtaken);
         }
         let has_room = session.answers.len() < ANSWERS_MAX && session.bytes < BYTES_MAX;
         if has_room { Ok(None) } else { Err(Refusal::TooManyAnswers) }

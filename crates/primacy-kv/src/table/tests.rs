@@ -258,6 +258,11 @@ fn a_forwarded_request_is_done_once() {
     assert_eq!(forward(1, 0), done(1), "the answer of the first time");
     assert_eq!(forward(3, 2), done(3));
     assert_eq!(forward(1, 0), Outcome::Refused(Refusal::Acknowledged));
+    // The order of numbers is that of what is done.
+    assert_eq!(forward(5, 2), done(4));
+    assert_eq!(forward(4, 2), Outcome::Refused(Refusal::Overtaken));
+    assert_eq!(forward(5, 2), done(4), "the answer of the first time");
+    assert_eq!(forward(6, 2), done(5));
 }
 
 #[test]

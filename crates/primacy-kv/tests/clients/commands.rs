@@ -228,6 +228,7 @@ fn failures_say_whether_it_was_done() {
         (Failure::DiskFull, "-MISCONF", "-MISCONF"),
         (Failure::TooLarge, "-ERR", "-ERR"),
         (Failure::Stopped, "-TRYAGAIN", "-TRYAGAIN"),
+        (Failure::Overtaken, "-TRYAGAIN", "-TRYAGAIN"),
     ] {
         for (line, expected) in [("set a 1", write), ("get a", read)] {
             front.on(move |groups, _| groups.faults("a", [Fault::Fails(failure)]));
@@ -240,7 +241,7 @@ fn failures_say_whether_it_was_done() {
         client.say_all(&["set a 1", "get a"]).iter().map(|text| code(text)).collect::<Vec<_>>(),
         ["-UNKNOWN", "-TRYAGAIN"]
     );
-    assert_eq!(front.on(|_, statistics| statistics.failures()), 14);
+    assert_eq!(front.on(|_, statistics| statistics.failures()), 16);
 }
 
 #[test]

@@ -423,6 +423,30 @@ fn what_comes_when_nothing_is_heard_of_the_leader_was_certainly_not_done() {
 }
 
 #[test]
+fn what_was_refused_is_not_done_behind_what_came_later() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(1, 1);
+    assert_eq!(cluster.answer(2, set("k", "1")), Ok(Reply::OK));
+    let is_answer = |message: &Message| matches!(message, Message::Answers(_));
+    // The leader has no room for the first one, and its word of that is lost.
+    cluster.full.insert(1);
+    let first = cluster.ask(2, set("k", "2"));
+    assert_eq!(cluster.run_but(|_, _, message| is_answer(message)).len(), 1);
+    cluster.full.clear();
+    let second = cluster.ask(2, set("k", "3"));
+    assert_eq!(cluster.run_but(|_, _, message| is_answer(message)).len(), 1);
+    let now = cluster.now;
+    for (one, other) in [(1, 2), (2, 1)] {
+        cluster.act(one, |group| group.disconnected(id(other), now));
+        cluster.act(one, |group| group.connected(id(other), now));
+    }
+    cluster.run();
+    assert_eq!(cluster.answers[&second], Ok(Reply::OK));
+    assert_eq!(cluster.answers[&first], Err(Failure::Overtaken), "else the client's writes are done in another order");
+    assert_eq!(cluster.answer(2, get("k")), bulk("3"));
+}
+
+#[test]
 fn no_snapshot_is_taken_of_what_a_snapshot_has() {
     let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(1);
     cluster.lead(1, 1);
