@@ -48,7 +48,7 @@ pub const CANARIES: &[Canary] = &[
     log("forgets-promise", log::Flaw::ForgetsPromise, 1_500),
     log("answers-before-flush", log::Flaw::AnswersBeforeFlush, 20),
     log("reads-before-opening-entry", log::Flaw::ReadsBeforeOpeningEntry, 100),
-    log("skips-joint", log::Flaw::SkipsJoint, 50),
+    log("skips-joint", log::Flaw::SkipsJoint, 500),
     log("stale-config-opens", log::Flaw::StaleConfigOpens, 4_000),
     log("counts-own-unflushed", log::Flaw::CountsOwnUnflushed, 50),
     log("applies-uncommitted", log::Flaw::AppliesUncommitted, 50),
