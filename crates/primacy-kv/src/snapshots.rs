@@ -55,7 +55,7 @@ pub fn given(writes: &[Write<LogBytes>]) -> Option<u64> {
 
 /// A snapshot that is being taken.
 #[derive(Clone, Copy, Debug)]
-struct Taking {
+struct CurrentSnapshot {
     group: u16,
     /// With which entry it ends.
     index: u64,
@@ -70,7 +70,7 @@ pub struct Snapshots {
     due: BTreeSet<u16>,
     /// The last one that was taken out.
     last: u16,
-    taking: Option<Taking>,
+    taking: Option<CurrentSnapshot>,
     /// Those of which one could not be written, and until when they wait.
     failed: BTreeMap<u16, Instant>,
 }
@@ -99,7 +99,7 @@ impl Snapshots {
         self.failed.insert(group, until);
     }
 
-    fn take(&mut self, group: u16, index: u64) -> Option<Taking> {
+    fn take(&mut self, group: u16, index: u64) -> Option<CurrentSnapshot> {
         self.taking.take_if(|taking| (taking.group, taking.index) == (group, index))
     }
 
@@ -121,7 +121,7 @@ impl Snapshots {
                 // A file that the log names is never written again.
                 Some(index) if has.is_some_and(|has| has >= index) => group.cancel_snapshot(),
                 Some(index) => {
-                    self.taking = Some(Taking { group: number, index, is_asked });
+                    self.taking = Some(CurrentSnapshot { group: number, index, is_asked });
                     return Some((number, index));
                 }
                 None => {}

@@ -100,7 +100,7 @@ impl Settings {
         }
     }
 
-    /// The same, on a node with so many groups whose tables may take `memory_max` bytes in all: the log that makes a snapshot due, entries that
+    /// The same, on a node with this many groups, whose tables may take `memory_max` bytes in all: the log that makes a snapshot due, entries that
     /// are not committed and requests that wait have each an eighth of that at most, all groups together. A group may have 256 KiB of
     /// each in any case.
     #[must_use]

@@ -199,7 +199,7 @@ fn a_transaction_is_done_if_nothing_watched_has_changed() {
 }
 
 #[test]
-fn one_answer_has_room_for_so_many_bytes() {
+fn a_group_answers_one_request_with_32_mebibytes_at_most() {
     let mut client = Client::new();
     let keys: Vec<Key> = (0..5).map(|number| Key::from(alloc::format!("{{k}}{number}").into_bytes())).collect();
     let value = "v".repeat(8 << 20);

@@ -17,7 +17,7 @@ use crate::cli::kv::{KvArgs, NodeOptions, unusable};
 use crate::failure::{Failure, code};
 
 /// What a node was told, as far as what is said of its failures depends on it.
-pub(super) struct Told {
+pub(super) struct NodeContext {
     name: String,
     folder: PathBuf,
     tls: Option<ServerFiles>,
@@ -26,7 +26,7 @@ pub(super) struct Told {
     has_listen_peers: bool,
 }
 
-impl Told {
+impl NodeContext {
     pub(super) fn of(args: &KvArgs, options: &NodeOptions) -> Self {
         Self {
             name: options.voter.name.clone(),

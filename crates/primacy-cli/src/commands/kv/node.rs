@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::failures::Told;
+use super::failures::NodeContext;
 use super::warden::Warden;
 use crate::cli::kv::{KvArgs, NodeOptions, Reads};
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ use crate::run::signals::SignalStream;
 
 pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let options = args.options()?;
-    let told = Told::of(args, &options);
+    let context = NodeContext::of(args, &options);
     let NodeOptions { folder, voter, store_url, store, groups, timing, reads, memory, snapshot_every, clients } =
         options;
     let name = voter.name.clone();
@@ -51,7 +51,7 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let ended = runtime.block_on(async {
         let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
         let mut ends = SignalStream::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
-        let (tell, mut events_told) = mpsc::unbounded_channel();
+        let (tell, mut told) = mpsc::unbounded_channel();
         let events = {
             let warden = Rc::clone(&warden);
             move |event: &Event| match (event, &*warden) {
@@ -68,8 +68,8 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
         let mut serves = String::new();
         loop {
             tokio::select! {
-                ended = &mut running => break ended.map_err(|error| told.failure(&error)),
-                Some(event) = events_told.recv() => {
+                ended = &mut running => break ended.map_err(|error| context.failure(&error)),
+                Some(event) = told.recv() => {
                     let (event, text) = match event {
                         Event::Listening { clients, voter } => {
                             let text = format!("{name} listens on {clients} for clients, and on {voter} for other nodes");

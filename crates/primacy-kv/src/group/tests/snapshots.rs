@@ -4,12 +4,12 @@ use super::*;
 use crate::snapshots::{LogBounds, LogLength, Replica, Snapshots};
 
 /// One of a node's replicas: the first of a cluster of its own.
-struct Held {
+struct OnlyReplica {
     cluster: Cluster,
     is_given: bool,
 }
 
-impl Replica for Held {
+impl Replica for OnlyReplica {
     fn group(&mut self) -> &mut Group {
         &mut self.cluster.nodes.get_mut(&1).expect("is there").group
     }
@@ -22,22 +22,22 @@ impl Replica for Held {
 const BOUNDS: LogBounds = LogBounds { before_asking: 2, for_late: 4, segment_bytes: 1 << 20 };
 
 /// Groups in which something was written since their snapshots, with one due of those that are named.
-fn groups<const COUNT: usize>(due: &[usize]) -> [Held; COUNT] {
+fn groups<const COUNT: usize>(due: &[usize]) -> [OnlyReplica; COUNT] {
     core::array::from_fn(|number| {
         let every = if due.contains(&number) { 1 } else { usize::MAX };
         let mut cluster = Cluster { snapshot_every: Some(every), ..Cluster::default() }.with(1);
         cluster.lead(1, 1);
         assert_eq!(cluster.answer(1, set("a", "1")), Ok(Reply::OK));
-        Held { cluster, is_given: false }
+        OnlyReplica { cluster, is_given: false }
     })
 }
 
-fn look(snapshots: &mut Snapshots, segments: u64, holding: &[u16], groups: &mut [Held]) -> BTreeSet<u16> {
+fn look(snapshots: &mut Snapshots, segments: u64, holding: &[u16], groups: &mut [OnlyReplica]) -> BTreeSet<u16> {
     snapshots.look_after(LogLength { segments, holding }, BOUNDS, groups)
 }
 
 /// The groups whose snapshots are begun, one after the other, each of them written at once.
-fn taken(snapshots: &mut Snapshots, groups: &mut [Held]) -> Vec<u16> {
+fn taken(snapshots: &mut Snapshots, groups: &mut [OnlyReplica]) -> Vec<u16> {
     let begin = || {
         let (group, index) = snapshots.begin(Instant::ZERO, groups)?;
         groups[usize::from(group)].group().cancel_snapshot();
