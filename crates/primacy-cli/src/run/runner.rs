@@ -150,6 +150,8 @@ fn ranks(job: &Job) -> std::io::Result<Option<Ranks>> {
         ("PRIMACY_ELECTION", job.source.election().as_str().to_owned()),
         ("PRIMACY_NAME", label.as_str().to_owned()),
     ];
+    // That the command fails is said once, and by nobody else: also where the store has not been reached yet.
+    logging::start(&job.common, logging::RUNNING);
     let command = PolledCommand { what: "score", command, every, variables };
     let rank = move |line: &str| {
         let scores: Scores = line.parse().map_err(|error: ScoreError| error.to_string())?;

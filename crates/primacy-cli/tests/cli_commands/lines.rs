@@ -146,6 +146,27 @@ fn every_line_of_the_pages_has_its_way_to_be_run() {
     }
 }
 
+#[test]
+fn a_program_can_depend_on_what_the_readme_says() {
+    let (_, readme) = PAGES.iter().find(|(page, _)| *page == "README.md").expect("it is a page");
+    let block = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a block");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is built here");
+    let dependencies = block.replace("../primacy/", &format!("{}/", root.display()));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("there is room");
+    write("Cargo.toml", &format!("[package]\nname = \"it\"\nedition = \"2024\"\n\n{dependencies}"));
+    fs::create_dir(folder.path().join("src")).expect("it is new");
+    write("src/main.rs", "fn main() {}");
+    fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("there is room");
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--edges", "features"])
+        .current_dir(folder.path())
+        .output();
+    let tree = tree.expect("it is built by it");
+    ended("cargo tree", &tree, 0);
+    assert!(String::from_utf8_lossy(&tree.stdout).contains("primacy feature \"sqlite\""));
+}
+
 /// A folder with the programs that the manual names, where a line is run.
 struct Sandbox {
     folder: TempDir,
