@@ -39,6 +39,32 @@ fn kill_at_flushes(n: usize) {
 }
 
 #[test]
+fn a_node_that_waits_for_the_others_is_there_and_commands_about_keys_wait() {
+    let mut nodes = Nodes::planned(&["--groups", "2"]);
+    nodes.run(0);
+    nodes.await_event(0, "listening");
+    let loading = |nodes: &Nodes| {
+        let mut client = nodes.client(0);
+        assert_eq!(client.ask(&["PING"]), "+PONG");
+        let said = client.ask(&["INFO", "persistence"]);
+        said.lines().find_map(|line| line.strip_prefix("loading:")).expect("it says so").to_owned()
+    };
+    assert_eq!(loading(&nodes), "1");
+    let waiting = [vec!["SET", "told", "early"], vec!["DBSIZE"]].map(|words| {
+        let mut client = nodes.client(0);
+        std::thread::spawn(move || client.ask(&words))
+    });
+    assert_eq!(nodes.client(0).ask(&["WAIT", "0", "0"]), ":0", "it needs no group");
+    assert!(waiting.iter().all(|thread| !thread.is_finished()), "they have nobody who could answer");
+    (1..3).for_each(|n| nodes.run(n));
+    let [set, size] = waiting.map(|thread| thread.join().expect("it is answered"));
+    assert_eq!(set, "+OK");
+    assert!([":0", ":1"].contains(&&size[..]), "{size}");
+    assert_eq!(loading(&nodes), "0");
+    assert_eq!(nodes.client(1).get("told"), "early");
+}
+
+#[test]
 fn a_decider_that_is_killed_at_any_flush_founds_one_store_with_the_others() {
     kill_at_flushes(0);
 }

@@ -11,8 +11,14 @@ pub type Done = Box<dyn FnOnce(Answered)>;
 
 /// The groups of a node, as the clients' front sees them. All on one thread, and no call may block.
 pub trait Backend {
-    /// How many groups there are. The number never changes.
+    /// How many groups there are: none before [`Backend::poll_groups`] is ready, and then a number that never changes.
     fn groups(&self) -> u16;
+
+    /// Whether the groups are there. If not, the task is woken when they are. Until then nothing is asked of a group.
+    fn poll_groups(&self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = context;
+        Poll::Ready(())
+    }
 
     /// The group of a slot, less than [`Backend::groups`]. It never changes. Each group has slots that follow each other.
     fn group_of(&self, slot: Slot) -> u16;

@@ -107,8 +107,14 @@ async fn run_with(
     }
     adjust(&mut of_groups);
     let opening = open(Rc::clone(&core), Rc::clone(&events), of_groups, folder.clone());
+    let (end, ends) = oneshot::channel::<()>();
+    let backend: Rc<dyn Backend> = Rc::clone(&core) as _;
+    let serving = clients.serve(backend, async move { _ = ends.await });
+    tokio::pin!(serving);
+    // Clients are answered what needs no group, and wait with the rest.
     tokio::select! {
         opened = opening => opened?,
+        () = &mut serving => return Ok(()),
         error = &mut failed => return Err(error),
         error = &mut stopped => return Err(error),
         () = &mut stop => return Ok(()),
@@ -118,11 +124,7 @@ async fn run_with(
     let standing = Rc::new(grants::stand(&core, store, &candidacy, &events)?);
     tasks.spawn(review(Rc::clone(&core), Rc::clone(&standing), timing));
     tasks.spawn(look(Rc::clone(&core), folder));
-    let (end, ends) = oneshot::channel::<()>();
-    let backend: Rc<dyn Backend> = Rc::clone(&core) as _;
-    let serving = clients.serve(backend, async move { _ = ends.await });
-    tokio::pin!(serving);
-    // Clients are served already, and wait. But until all voters have met, none of them can be lost.
+    // Until all voters have met, none of them can be lost.
     let met = async {
         votes.met().await;
         events(&Event::Ready);

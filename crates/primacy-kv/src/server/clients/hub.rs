@@ -70,9 +70,8 @@ impl Hub {
         let id = self.ids.get() + 1;
         self.ids.set(id);
         let is_known = self.settings.password.is_none();
-        let (groups, statistics) = (self.backend.groups(), Rc::clone(&self.statistics));
         let bounds = Bounds::new(self.settings.output_max, self.settings.value_max);
-        let line = Rc::new(Line::new(id, ends, groups, is_known, bounds, statistics));
+        let line = Rc::new(Line::new(id, ends, is_known, bounds, Rc::clone(&self.statistics)));
         self.lines.borrow_mut().insert(id, Rc::clone(&line));
         add(&self.statistics.accepted, 1);
         add(&self.statistics.open, 1);

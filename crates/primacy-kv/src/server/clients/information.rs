@@ -18,10 +18,11 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 type Section = (&'static str, fn(&Hub, &mut String));
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     ("server", server),
     ("clients", clients),
     ("memory", memory),
+    ("persistence", persistence),
     ("stats", statistics),
     ("replication", replication),
     ("keyspace", keyspace),
@@ -94,6 +95,11 @@ fn memory(hub: &Hub, text: &mut String) {
     line(text, format_args!("maxmemory:{max}"));
     line(text, format_args!("maxmemory_human:{}", human(max)));
     line(text, format_args!("maxmemory_policy:noeviction"));
+}
+
+/// Clients that look whether a server is ready look here.
+fn persistence(hub: &Hub, text: &mut String) {
+    line(text, format_args!("loading:{}", u8::from(hub.backend.groups() == 0)));
 }
 
 fn statistics(hub: &Hub, text: &mut String) {

@@ -101,7 +101,7 @@ struct Outbox {
     /// How many of these may be answered with values.
     large: usize,
     /// How many reads are under way in each group; for writes, a negative number.
-    loads: Box<[i32]>,
+    loads: Vec<i32>,
     /// Nothing may be begun until all that is under way is answered.
     is_alone: bool,
     /// The largest reply of late.
@@ -112,14 +112,7 @@ struct Outbox {
 }
 
 impl Line {
-    pub(super) fn new(
-        id: u64,
-        ends: Ends,
-        groups: u16,
-        is_known: bool,
-        bounds: Bounds,
-        statistics: Rc<Statistics>,
-    ) -> Self {
+    pub(super) fn new(id: u64, ends: Ends, is_known: bool, bounds: Bounds, statistics: Rc<Statistics>) -> Self {
         let now = statistics.seconds();
         Self {
             id,
@@ -144,7 +137,7 @@ impl Line {
                 held: 0,
                 under_way: 0,
                 large: 0,
-                loads: vec![0; usize::from(groups)].into(),
+                loads: Vec::new(),
                 is_alone: false,
                 largest: 0,
                 waker: None,
@@ -316,9 +309,11 @@ impl Outbox {
     }
 
     fn load(&mut self, group: u16, is_write: bool, more: i32) {
-        if let Some(load) = self.loads.get_mut(usize::from(group)) {
-            *load += if is_write { -more } else { more };
+        let group = usize::from(group);
+        if self.loads.len() <= group {
+            self.loads.resize(group + 1, 0);
         }
+        self.loads[group] += if is_write { -more } else { more };
     }
 
     fn unload(&mut self, groups: &[u16], load: Load) {

@@ -35,6 +35,17 @@ pub(super) enum Step {
     Foreign,
 }
 
+impl Step {
+    /// Whether a group may be asked for it.
+    fn needs_groups(&self) -> bool {
+        match self {
+            Self::Reply(_) | Self::Foreign => false,
+            Self::Alone(alone) => matches!(alone, Alone::Keyspace(_) | Alone::Watch(_) | Alone::Execute),
+            Self::Operation(..) => true,
+        }
+    }
+}
+
 /// A command that waits for all before it.
 #[derive(Debug)]
 pub(super) enum Alone {
@@ -143,6 +154,9 @@ impl Session {
 
     /// Begins a command, or gives it back if it has to wait. Then the task is woken when that may be over.
     pub(super) fn begin(&mut self, step: Step, context: &mut Context<'_>) -> Option<Step> {
+        if step.needs_groups() && self.hub.backend.poll_groups(context).is_pending() {
+            return Some(step);
+        }
         match step {
             Step::Reply(reply) => self.line.reply(reply),
             Step::Operation(operation, Placement::One(slot)) => return self.one(operation, slot, context),
