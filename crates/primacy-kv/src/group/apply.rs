@@ -19,9 +19,6 @@ use crate::table::{AnswerRoom, Outcome, Refusal, Table};
 /// How many bytes of entries are applied in one turn, before other groups have theirs.
 const APPLIED_AT_ONCE: usize = 8 << 20;
 
-/// After how many leases without a connection a replica that was sent a snapshot is only late.
-pub(super) const AWAY_LEASES: u32 = 10;
-
 impl Group {
     /// Applies what is committed, some of it at a time, and tells the nodes whose requests it were.
     pub(super) fn apply(&mut self) {
@@ -129,8 +126,7 @@ impl Group {
 
     /// Lets the entries go that are in a snapshot on disk, unless a replica needs them that is not far behind.
     pub(super) fn compact(&mut self) {
-        let given_up = self.settings.lease.saturating_mul(AWAY_LEASES);
-        self.late.heard(&self.log, self.now, given_up);
+        self.late.heard(&self.log, self.now, self.settings.lease);
         let Some((index, chunks)) = self.tables.to_compact() else { return };
         if self.late.waits(&self.log, index, self.snapshot_due(), self.bytes()) {
             return;

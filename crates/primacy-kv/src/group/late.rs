@@ -11,6 +11,8 @@ use crate::payload::LogBytes;
 
 /// How many times as large as what makes a snapshot due the log becomes for a replica that is late.
 const WAITS_FOR_LATE: usize = 4;
+/// After how many leases without a connection a replica that was sent a snapshot is only late.
+pub(super) const AWAY_LEASES: u32 = 10;
 
 /// Which replicas are late, and why.
 #[derive(Debug, Default)]
@@ -39,8 +41,9 @@ impl Late {
 
     /// Notes who is sent a snapshot, and who has all by now. In between it needs what comes behind the snapshot: if that went, the next
     /// snapshot would have to be sent, and so on for as long as much is written. A connection that breaks holds that up, and no more;
-    /// one that is away for that long is late.
-    pub(super) fn heard(&mut self, log: &LogNode<LogBytes>, now: Instant, given_up: Duration) {
+    /// one that is away for [`AWAY_LEASES`] is late.
+    pub(super) fn heard(&mut self, log: &LogNode<LogBytes>, now: Instant, lease: Duration) {
+        let given_up = lease.saturating_mul(AWAY_LEASES);
         let Some(committed) = log.committed() else { return self.new.clear() };
         for FollowerProgress { replica, matched, installs } in log.followers() {
             let is_away = self.away.get(&replica).is_some_and(|since| now.since(*since) >= given_up);

@@ -15,6 +15,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
+use std::mem;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -308,16 +309,10 @@ struct NewFile {
 impl NewFile {
     fn create(folder: &SnapshotFolder, group: GroupId, index: u64, kind: &str) -> Result<Self, SnapshotFileError> {
         let path = folder.file(group, index).with_extension(kind);
-        let mut file = files::remove(&path).and_then(|()| files::create(&path)).map_err(failed(&path))?;
-        let headed = file.write_all(&head(group, index)).map_err(failed(&path));
-        let new = Self { group, index, path, file, offset: HEADER as u64, places: Vec::new(), checksums: 0 };
-        match headed {
-            Ok(()) => Ok(new),
-            Err(error) => {
-                new.give_up();
-                Err(error)
-            }
-        }
+        let file = files::remove(&path).and_then(|()| files::create(&path)).map_err(failed(&path))?;
+        let mut new = Self { group, index, path, file, offset: HEADER as u64, places: Vec::new(), checksums: 0 };
+        new.file.write_all(&head(group, index)).map_err(failed(&new.path))?;
+        Ok(new)
     }
 
     fn count(&self) -> u32 {
@@ -349,30 +344,24 @@ impl NewFile {
     /// It counts, and is on the disk, when this returns. After an error nobody knows what is on the disk of it: a flush that is tried
     /// again can succeed without what the first one has lost.
     fn finish(self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
-        match self.end() {
-            Ok(()) => self.publish(folder),
-            Err(error) => {
-                self.give_up();
-                Err(error)
-            }
-        }
+        self.end()?;
+        self.publish(folder)
     }
 
     /// As [`finish`](Self::finish), of one that has its end.
-    fn publish(self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
+    fn publish(mut self, folder: &SnapshotFolder) -> Result<(), SnapshotFileError> {
         let path = folder.file(self.group, self.index);
         let done = self.file.sync_all().and_then(|()| fs::rename(&self.path, &path));
         let done = done.and_then(|()| File::open(&folder.path)).and_then(|folder| folder.sync_all());
-        if let Err(source) = done {
-            let error = SnapshotFileError::Disk { path: self.path.clone(), source };
-            self.give_up();
-            return Err(error);
-        }
-        folder.remember(self.group, self.index, Arc::new(self.places));
+        done.map_err(|source| SnapshotFileError::Disk { path: self.path.clone(), source })?;
+        folder.remember(self.group, self.index, Arc::new(mem::take(&mut self.places)));
         Ok(())
     }
+}
 
-    fn give_up(self) {
+/// A file that never came to count goes. One that counts has another name by then.
+impl Drop for NewFile {
+    fn drop(&mut self) {
         // What stays is removed at the next start.
         let _: io::Result<()> = files::remove(&self.path);
     }

@@ -1,7 +1,7 @@
 //! For whom a leader keeps its log, and for how long.
 
 use super::*;
-use crate::group::apply::AWAY_LEASES;
+use crate::group::late::AWAY_LEASES;
 
 const VALUE: &str = "some value of some length";
 

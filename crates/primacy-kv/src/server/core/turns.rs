@@ -217,13 +217,10 @@ impl Core {
                     let is_current = core.with(group, |replica| {
                         replica.group.status().snapshot.is_some_and(|position| position.index == index)
                     });
-                    match is_current {
-                        Some(true) => core.fail(NodeError::Snapshot(error.to_string())),
-                        // A newer one has taken its place: it is asked for anew.
-                        _ if core.state.borrow().ids.contains_key(&order.to) => {
-                            core.with(group, |replica| replica.group.connected(order.to, clock::now()));
-                        }
-                        _ => {}
+                    if is_current == Some(true) {
+                        core.fail(NodeError::Snapshot(error.to_string()));
+                    } else {
+                        core.with(group, |replica| replica.group.chunk_gone(order.to, clock::now()));
                     }
                 }
                 Err(_) => {}

@@ -160,7 +160,7 @@ impl Work {
                 Order::Chunk { group, index, data } => match self.chunk(group, index, &data) {
                     Ok(()) => tell(Told::Chunk { group, index }),
                     Err(error) => {
-                        self.give_up(group);
+                        self.own.remove(&group);
                         tell(Told::NotWritten { group, index, error });
                     }
                 },
@@ -170,7 +170,7 @@ impl Work {
                 },
                 Order::GiveUp { group, index } => {
                     if self.own.get(&group).is_some_and(|file| file.index == index) {
-                        self.give_up(group);
+                        self.own.remove(&group);
                     }
                 }
                 Order::Retire { group, index } => {
@@ -200,11 +200,7 @@ impl Work {
     }
 
     fn chunk(&mut self, group: GroupId, index: u64, data: &[u8]) -> Result<(), SnapshotFileError> {
-        let is_other = self.own.get(&group).is_some_and(|file| file.index != index);
-        if is_other {
-            self.give_up(group);
-        }
-        let file = match self.own.remove(&group) {
+        let file = match self.own.remove(&group).filter(|file| file.index == index) {
             Some(file) => file,
             None => NewFile::create(&self.folder, group, index, "new")?,
         };
@@ -220,12 +216,6 @@ impl Work {
         let chunks = file.count();
         file.finish(&self.folder)?;
         Ok(chunks)
-    }
-
-    fn give_up(&mut self, group: GroupId) {
-        if let Some(file) = self.own.remove(&group) {
-            file.give_up();
-        }
     }
 
     /// Writes what waits. What there is no room for waits on.
@@ -290,9 +280,8 @@ impl Work {
     fn aside(&mut self, group: GroupId, snapshot: &Snapshot, chunk: u32, data: &[u8]) -> Result<(), SnapshotFileError> {
         let position = snapshot.position;
         if chunk == 0 {
-            if let Some((_, file)) = self.incoming.remove(&group) {
-                file.give_up();
-            }
+            // It goes before the new one takes its name.
+            drop(self.incoming.remove(&group));
             let file = NewFile::create(&self.folder, group, position.index, "incoming")?;
             self.incoming.insert(group, (position.ballot, file));
         }
