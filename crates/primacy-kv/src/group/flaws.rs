@@ -31,6 +31,8 @@ pub enum Flaw {
     ForgetsLiving,
     /// A copy of a write is refused for certain, whatever becomes of the others.
     RefusesCopies,
+    /// A write that was refused is done behind later ones, if it comes again.
+    ForgetsOrder,
     /// A leader that opens is sent requests.
     FollowsOpening,
     /// A new leader's time begins where its last entry was, by its own clock from then on.

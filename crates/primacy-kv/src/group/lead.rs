@@ -115,7 +115,7 @@ impl Group {
                 self.tell_write(queued.name(), Err(failure), ballot);
             }
             for (node, starts) in strangers {
-                self.tell_over(node, starts, ballot);
+                self.tell_left_out(node, starts, ballot);
             }
             if !builder.is_empty() {
                 let sets = if self.planted.is(Flaw::AnswersBeforeApplied) { builder.sets() } else { Vec::new() };

@@ -56,6 +56,9 @@ pub struct Answers {
     pub starts: u64,
     /// The leader serves no more: what it was sent and is not answered goes to the next one.
     pub is_over: bool,
+    /// The node keeps no replica as far as the leader knows, and what it sent was left out: it sends that again when it hears of the
+    /// leader again.
+    pub is_left_out: bool,
     /// Of writes, by their numbers.
     pub writes: Vec<(u64, Answered)>,
     /// Of reads.
@@ -163,7 +166,7 @@ impl Forward {
 impl Answers {
     /// Nothing yet.
     pub(super) const fn none(ballot: Ballot, starts: u64) -> Self {
-        Self { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() }
+        Self { ballot, starts, is_over: false, is_left_out: false, writes: Vec::new(), reads: Vec::new() }
     }
 
     /// How many bytes it has, about.
@@ -178,7 +181,7 @@ impl Answers {
 
     /// The same in several messages of about this many bytes each. The end is told in the last one.
     pub(super) fn split(self, bytes: usize) -> Vec<Self> {
-        let Self { ballot, starts, is_over, writes, reads } = self;
+        let Self { ballot, starts, is_over, is_left_out, writes, reads } = self;
         let (mut messages, mut size) = (alloc::vec![Self::none(ballot, starts)], 0);
         let kinds =
             writes.into_iter().map(|answer| (true, answer)).chain(reads.into_iter().map(|answer| (false, answer)));
@@ -193,7 +196,7 @@ impl Answers {
             }
         }
         if let Some(last) = messages.last_mut() {
-            last.is_over = is_over;
+            (last.is_over, last.is_left_out) = (is_over, is_left_out);
         }
         messages
     }
@@ -202,6 +205,7 @@ impl Answers {
         put_ballot(out, self.ballot);
         put_number(out, self.starts);
         out.push(u8::from(self.is_over));
+        out.push(u8::from(self.is_left_out));
         put_list(out, &self.writes, put_numbered);
         put_list(out, &self.reads, put_numbered);
     }
@@ -212,6 +216,7 @@ impl Answers {
             ballot,
             starts: reader.number()?,
             is_over: reader.flag()?,
+            is_left_out: reader.flag()?,
             writes: reader.list(numbered)?,
             reads: reader.list(numbered)?,
         };

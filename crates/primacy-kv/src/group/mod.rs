@@ -83,7 +83,7 @@ impl Group {
         }
         let planted = settings.planted();
         Ok(Self {
-            tables: Tables::new(table, settings.snapshot_sooner),
+            tables: Tables::new(table, settings.snapshot_sooner, planted),
             log: settings.log_node(log),
             origin: Origin::new(settings.starts, settings.patience, planted),
             settings,
@@ -229,6 +229,13 @@ impl Group {
         self.now = now;
         self.origin.reconnected(to);
         self.late.connected(to);
+        self.log_does(|log, effects| log.reconnected(to, effects));
+    }
+
+    /// A chunk of a snapshot cannot be sent to that replica, since a newer snapshot has taken its place: the leader asks anew what the
+    /// replica has.
+    pub fn chunk_gone(&mut self, to: ReplicaId, now: Instant) {
+        self.now = now;
         self.log_does(|log, effects| log.reconnected(to, effects));
     }
 
@@ -420,7 +427,7 @@ impl Group {
                 }
                 log::Effect::SendChunk(order) => self.effects.push(Effect::SendChunk(order)),
                 log::Effect::Restore(snapshot) => {
-                    if let Err(broken) = self.tables.restore(snapshot.position, self.planted) {
+                    if let Err(broken) = self.tables.restore(snapshot.position) {
                         return self.break_off(broken);
                     }
                 }

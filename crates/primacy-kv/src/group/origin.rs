@@ -145,6 +145,11 @@ impl Origin {
         if !self.planted.is(Flaw::FollowsOpening) {
             self.over = self.over.max(ballot);
         }
+        self.left_out(ballot);
+    }
+
+    /// The leader by this ballot has left out what it was sent. All of it is sent again when it is heard of again.
+    pub(super) fn left_out(&mut self, ballot: Ballot) {
         if self.leader.is_some_and(|(known, _)| known == ballot) {
             self.leader = None;
         }

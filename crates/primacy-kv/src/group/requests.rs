@@ -51,6 +51,15 @@ impl Group {
         }
     }
 
+    /// The leader by this ballot has left out what that node sent, since it keeps no replica. It may come to keep one.
+    pub(super) fn tell_left_out(&mut self, node: ReplicaId, starts: u64, ballot: Ballot) {
+        if node == self.settings.own {
+            self.origin.over(ballot);
+        } else {
+            self.answers_for(node, starts, ballot).is_left_out = true;
+        }
+    }
+
     /// What became of requests of this node.
     pub(super) fn answered(&mut self, answers: Answers) {
         if answers.starts != self.settings.starts {
@@ -64,6 +73,9 @@ impl Group {
         }
         if answers.is_over {
             self.origin.over(answers.ballot);
+        }
+        if answers.is_left_out {
+            self.origin.left_out(answers.ballot);
         }
     }
 

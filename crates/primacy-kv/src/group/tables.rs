@@ -26,12 +26,25 @@ pub(super) struct Tables {
     written: Option<(u64, u32)>,
     /// How many bytes of the log's entries are applied: what a snapshot would take the place of.
     applied_bytes: usize,
+    planted: Planted,
 }
 
 impl Tables {
     /// `applied_bytes`: how many bytes of entries count as applied from the start, until there is a snapshot.
-    pub(super) fn new(table: Option<Table>, applied_bytes: usize) -> Self {
-        Self { table, applied_bytes, ..Self::default() }
+    pub(super) fn new(table: Option<Table>, applied_bytes: usize, planted: Planted) -> Self {
+        let mut tables = Self { applied_bytes, planted, ..Self::default() };
+        tables.set(table);
+        tables
+    }
+
+    /// This is the table from now on.
+    fn set(&mut self, table: Option<Table>) {
+        self.table = table;
+        if self.planted.is(Flaw::ForgetsOrder)
+            && let Some(table) = &mut self.table
+        {
+            table.forget_order();
+        }
     }
 
     /// How many bytes of entries a snapshot would take the place of.
@@ -76,13 +89,14 @@ impl Tables {
     ///
     /// # Errors
     /// If it has not come.
-    pub(super) fn restore(&mut self, position: Position, planted: Planted) -> Result<(), Broken> {
+    pub(super) fn restore(&mut self, position: Position) -> Result<(), Broken> {
         let came = self.came.take().filter(|(came, table)| *came == position && table.applied() == position.index);
         let (_, mut table) = came.ok_or(Broken::Incomplete)?;
-        if planted.is(Flaw::RestoresWithoutSessions) {
+        if self.planted.is(Flaw::RestoresWithoutSessions) {
             table.forget_all_nodes();
         }
-        (self.table, self.taking, self.written, self.applied_bytes) = (Some(table), None, None, 0);
+        self.set(Some(table));
+        (self.taking, self.written, self.applied_bytes) = (None, None, 0);
         Ok(())
     }
 

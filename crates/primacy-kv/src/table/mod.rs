@@ -99,6 +99,11 @@ impl Table {
         self.sessions = Sessions::default();
     }
 
+    /// Carries out the numbers of a node in any order from now on: a planted bug.
+    pub(crate) const fn forget_order(&mut self) {
+        self.sessions.forgets_order = true;
+    }
+
     /// The answers that are kept: whose, to which number of that node's, and what.
     pub fn kept_answers(&self) -> impl Iterator<Item = (Origin, u64, &Reply)> {
         let each = |(origin, answers)| core::iter::repeat(origin).zip(answers);

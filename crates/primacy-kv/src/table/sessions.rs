@@ -41,6 +41,8 @@ pub enum Refusal {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     nodes: BTreeMap<u128, Session>,
+    /// What was left out is carried out behind what came later: a planted bug.
+    pub(super) forgets_order: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -98,7 +100,8 @@ impl Sessions {
             return Ok(Some(answer));
         }
         // A number that is not acknowledged and was carried out has its answer here, so this one was not.
-        if session.answers.last_key_value().is_some_and(|(last, _)| *last > number) {
+        let is_overtaken = session.answers.last_key_value().is_some_and(|(last, _)| *last > number);
+        if is_overtaken && !self.forgets_order {
             return Err(Refusal::Overtaken);
         }
         let has_room = session.answers.len() < ANSWERS_MAX && session.bytes < BYTES_MAX;

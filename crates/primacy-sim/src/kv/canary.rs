@@ -43,6 +43,7 @@ pub const CANARIES: &[Canary] = &[
     group("never-gives-up", Flaw::NeverGivesUp, 100),
     group("forgets-reconnection", Flaw::ForgetsReconnection, 1_000),
     group("refuses-copies", Flaw::RefusesCopies, 1_000),
+    group("forgets-order", Flaw::ForgetsOrder, 10_000),
     group("reads-without-check", Flaw::ReadsWithoutCheck, 10_000),
     log("adopts-own-log", log::Flaw::AdoptsOwnLog, 100),
     log("forgets-promise", log::Flaw::ForgetsPromise, 1_500),

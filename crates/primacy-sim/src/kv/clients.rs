@@ -11,7 +11,7 @@ use primacy_linearizability::Outcome;
 use super::history::{Pending, Use};
 use super::scenario::MILLI;
 use super::spec::{Ask, Said, When};
-use super::tally::{Fault, Promise, Sometimes};
+use super::tally::{Promise, Sometimes};
 use super::{Happening, World};
 
 /// A connection.
@@ -230,13 +230,6 @@ impl World {
         self.history.record(pending, Outcome::Answered(now, said));
     }
 
-    /// Whether a leader may have refused a write: for want of memory or disk, or of a node whose replica did not count.
-    fn may_refuse(&self) -> bool {
-        let faults =
-            [Fault::DiskFull, Fault::Memory, Fault::Replaced, Fault::ReplacedAlive, Fault::Added, Fault::Removed];
-        faults.into_iter().any(|fault| self.tally.faults_of(fault) > 0)
-    }
-
     fn failed(&mut self, tag: u64, pending: Pending, failure: Failure) {
         let waited = self.local(pending.node).since(pending.came);
         let is_early = waited < self.scenario.lease() * 2;
@@ -251,8 +244,10 @@ impl World {
             Failure::NoLeader => self.saw(Sometimes::NoLeader),
             Failure::DiskFull => self.saw(Sometimes::RefusedFull),
             Failure::OutOfMemory => self.saw(Sometimes::RefusedMemory),
-            // Some leader has to have refused something.
-            Failure::Overtaken if self.may_refuse() => {}
+            // Some leader has to have refused something of this node.
+            Failure::Overtaken if self.ledgers[usize::from(pending.group)].refused.contains(&pending.node) => {
+                self.saw(Sometimes::Overtaken);
+            }
             _ => self.violate(Promise::Certain, || format!("request {tag} ends as {failure}")),
         }
         // What was certainly not done is not in the history: if its value is seen all the same, that is a violation.

@@ -135,6 +135,13 @@ impl World {
                     self.outlast(node, group);
                 }
             }
+            Fault::RefusalUnheard => {
+                if let Some((leader, _)) = holder
+                    && leader != node
+                {
+                    self.refuse_unheard(leader, node);
+                }
+            }
             Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged => {
                 self.break_grant(group, fault);
             }
@@ -156,6 +163,17 @@ impl World {
         let at = ends.saturating_sub(self.engine.rng.below(lease / 20)).max(now + 1);
         let (run, span) = (self.nodes[node].run, self.engine.rng.between(lease / 8, lease * 9 / 20));
         self.engine.at(at, Happening::Pause { node, run, span });
+    }
+
+    /// A leader has no room for a while, and then it has. What it says to this node meanwhile is lost with their connection.
+    fn refuse_unheard(&mut self, leader: usize, node: usize) {
+        let Some(epoch) = self.links.open(leader, node) else { return };
+        self.tally.fault(Fault::RefusalUnheard);
+        let span = self.engine.rng.spread(self.scenario.lease / 20, self.scenario.lease / 2);
+        self.nodes[leader].full_until = self.engine.now + span / 2;
+        self.links.way(leader, node).is_cut = true;
+        self.engine.after(span, Happening::Break { one: leader, other: node, epoch });
+        self.engine.after(span + 1, Happening::Uncut { from: leader, to: node });
     }
 
     fn kill_for_a_while(&mut self, node: usize, fault: Fault, ending: Ending) {

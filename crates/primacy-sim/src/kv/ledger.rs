@@ -1,6 +1,6 @@
 //! What is known of a group from outside: what is committed, and whether it can still be lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use primacy_core::log::Position;
 
@@ -21,6 +21,8 @@ pub(super) struct Ledger {
     /// Bytes that were sent, and chunks of snapshots.
     pub(super) sent: u64,
     pub(super) chunks: u64,
+    /// Nodes to which a leader has said that a write is not done.
+    pub(super) refused: BTreeSet<usize>,
 }
 
 impl World {

@@ -244,6 +244,9 @@ impl World {
         match effect {
             Effect::Send { to, message } => {
                 if let Some(to) = self.nodes.iter().position(|other| other.id == to) {
+                    if refuses(&message) {
+                        self.ledgers[usize::from(group)].refused.insert(to);
+                    }
                     self.send(node, to, group, &message);
                 }
             }
@@ -443,4 +446,10 @@ impl World {
         let until = self.engine.now + span;
         self.nodes[node].stalled_until = self.nodes[node].stalled_until.max(until);
     }
+}
+
+/// Whether a leader says by it that a write is not done.
+fn refuses(message: &Message) -> bool {
+    matches!(message, Message::Answers(answers)
+        if answers.is_left_out || answers.writes.iter().any(|(_, answer)| answer.as_ref().is_err_and(|failure| failure.is_certain())))
 }

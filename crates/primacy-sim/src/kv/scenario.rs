@@ -141,17 +141,21 @@ impl Scenario {
         let share = *rng.pick(&[200_000, 400_000, 700_000]);
         for fault in Fault::ALL {
             let is_wild = matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
-            let may = (!is_wild || kind == Kind::Wild) && !matches!(fault, Fault::LeaderOutlasted | Fault::FlushFails);
+            let may = (!is_wild || kind == Kind::Wild)
+                && !matches!(fault, Fault::LeaderOutlasted | Fault::FlushFails | Fault::RefusalUnheard);
             if may && rng.chance(if is_wild { 700_000 } else { share }) {
                 scenario.faults.push(*fault);
             }
         }
-        // Drawn apart, since it is drawn in some worlds alone.
-        if Rng::new(seed ^ 0x6f75_746c_6173_7465).chance(300_000) {
-            scenario.faults.push(Fault::LeaderOutlasted);
-        }
-        if Rng::new(seed ^ 0x666c_7573_6866_6169).chance(300_000) {
-            scenario.faults.push(Fault::FlushFails);
+        // Drawn apart, since they came later.
+        for (fault, mask) in [
+            (Fault::LeaderOutlasted, 0x6f75_746c_6173_7465),
+            (Fault::FlushFails, 0x666c_7573_6866_6169),
+            (Fault::RefusalUnheard, 0x756e_6865_6172_6421),
+        ] {
+            if Rng::new(seed ^ mask).chance(300_000) {
+                scenario.faults.push(fault);
+            }
         }
         scenario.rng = rng;
         scenario

@@ -33,6 +33,7 @@ kinds! {
         Removed = "a node removed",
         LeaderOutlasted = "leader that cannot renew its lease stopped when it ends",
         FlushFails = "write or flush of a log fails",
+        RefusalUnheard = "leader without room whose word of that is lost",
     }
 }
 
@@ -56,6 +57,7 @@ kinds! {
         NoLeader = "a request waited for a leader in vain",
         RefusedFull = "a write was refused by a full disk",
         RefusedMemory = "a write was refused for want of memory",
+        Overtaken = "a write was refused since later ones were done",
         Transaction = "a transaction was done",
         Watched = "a watched transaction was done",
         Aborted = "a watched transaction was refused",

@@ -122,6 +122,7 @@ fn messages() -> impl Strategy<Value = Message> {
         ballot,
         starts,
         is_over,
+        is_left_out: starts % 2 == 1,
         reads: writes.clone(),
         writes,
     });

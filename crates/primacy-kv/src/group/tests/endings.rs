@@ -110,6 +110,32 @@ fn a_node_that_is_taken_out_does_nothing_twice() {
 }
 
 #[test]
+fn a_node_that_the_leader_did_not_count_is_served_once_it_does() {
+    let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(3);
+    cluster.lead(1, 1);
+    // The change reaches the new replica alone, and its leader is lost.
+    cluster.blank(4);
+    cluster.away = [2, 3].into();
+    assert_eq!(cluster.act(1, |group| group.replace(None, Some(id(4)))), Ok(()));
+    cluster.turn(1);
+    cluster.run();
+    assert!(cluster.nodes[&4].group.may_stand(), "it takes itself for a member");
+    cluster.away = [1].into();
+    cluster.lead(2, 2);
+    for number in 0..40 {
+        assert_eq!(cluster.answer(2, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
+    }
+    cluster.snapshot(2);
+    // While the next leader sends it a snapshot, it hears of that leader, which does not count it yet.
+    let early = cluster.ask(4, add("n"));
+    assert_eq!(cluster.act(2, |group| group.replace(None, Some(id(4)))), Ok(()));
+    cluster.pass(LEASE);
+    assert!(cluster.nodes[&2].group.status().replicas.contains(&id(4)));
+    assert_eq!(cluster.answers.get(&early), Some(&Ok(Reply::Integer(1))));
+    assert_eq!(cluster.answer(4, add("n")), Ok(Reply::Integer(2)));
+}
+
+#[test]
 fn a_leader_that_reaches_no_quorum_does_not_keep_its_lease() {
     let mut cluster = Cluster::of(5);
     cluster.away = [3, 4, 5].into();
