@@ -107,8 +107,8 @@ pub(crate) struct KvArgs {
     value_max: usize,
     /// After how many bytes of log a group takes a snapshot [default: as many as its keys take]
     ///
-    /// By default 8MiB at least and 64MiB at most. Never so many that the logs of all groups have more than an eighth of --memory, but
-    /// 256KiB for a group in any case.
+    /// By default 8MiB at least and 64MiB at most. Never more than an eighth of --memory for all groups together, but
+    /// 256KiB for each in any case.
     #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     snapshot_every: Option<usize>,
     /// The folder that `primacy peer certs` has filled

@@ -135,7 +135,7 @@ pub(crate) fn main(args: RunArgs, common: Common, lock: Option<OwnedFd>) -> Exit
         check(args, &common).map(|job| Job { lock, ..job }).and_then(|job| match warden_handle::IdleWarden::start() {
             // The warden first, while this process has one thread and has promised nothing.
             Ok(warden) => {
-                // Until the store was reached, this process's last words say all there is to say.
+                // Until the store was reached, or a score command runs, this process's last words say all there is to say.
                 if common.verbose > 0 {
                     logging::start(&common, logging::RUNNING);
                 }

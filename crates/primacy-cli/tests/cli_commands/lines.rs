@@ -154,7 +154,7 @@ fn a_program_can_depend_on_what_the_readme_says() {
     let dependencies = block.replace("../primacy/", &format!("{}/", root.display()));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("there is room");
-    write("Cargo.toml", &format!("[package]\nname = \"it\"\nedition = \"2024\"\n\n{dependencies}"));
+    write("Cargo.toml", &format!("[package]\nname = \"it\"\nedition = \"2024\"\n\n[workspace]\n\n{dependencies}"));
     fs::create_dir(folder.path().join("src")).expect("it is new");
     write("src/main.rs", "fn main() {}");
     fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("there is room");

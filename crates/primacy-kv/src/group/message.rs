@@ -56,8 +56,7 @@ pub struct Answers {
     pub starts: u64,
     /// The leader serves no more: what it was sent and is not answered goes to the next one.
     pub is_over: bool,
-    /// The node keeps no replica as far as the leader knows, and what it sent was left out: it sends that again when it hears of the
-    /// leader again.
+    /// The node keeps no replica as far as the leader knows, and what it sent was left out: it sends that again a while later.
     pub is_left_out: bool,
     /// Of writes, by their numbers.
     pub writes: Vec<(u64, Answered)>,

@@ -404,7 +404,7 @@ impl Group {
             leading.matched_more(self.now);
         }
         if let Some(ballot) = leads.filter(|ballot| *ballot == self.log.replica().log().promised()) {
-            self.origin.follow(ballot, from);
+            self.origin.follow(ballot, from, self.now);
         }
     }
 
@@ -439,7 +439,7 @@ impl Group {
                         let opened = if is_late { leading.time(self.now).0.cast_signed() } else { 0 };
                         leading.serve(time.shifted(opened), self.now);
                         let ballot = leading.ballot;
-                        self.origin.follow(ballot, own);
+                        self.origin.follow(ballot, own, self.now);
                         self.effects.push(Effect::Serves(ballot));
                     }
                 }

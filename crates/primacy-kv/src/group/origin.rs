@@ -104,6 +104,8 @@ pub(super) struct Origin {
     lost: BTreeSet<ReplicaId>,
     /// The largest ballot of which it is known that its leader takes nothing more.
     over: Ballot,
+    /// By which ballot what was sent was left out, and until when nothing more is sent by it.
+    left_out: Option<(Ballot, Instant)>,
     bytes: usize,
     /// How many bytes of answers leaders keep until they hear that they have come.
     unacknowledged: usize,
@@ -119,8 +121,8 @@ const KEPT_MAX: usize = 64 << 10;
 impl Origin {
     pub(super) fn new(starts: u64, patience: Duration, planted: Planted) -> Self {
         let (writes, reads) = (Numbered::new(), Numbered::new());
-        let (leader, lost, over) = (None, BTreeSet::new(), Ballot::NONE);
-        Self { starts, patience, writes, reads, leader, lost, over, bytes: 0, unacknowledged: 0, planted }
+        let (leader, lost, over, left_out) = (None, BTreeSet::new(), Ballot::NONE, None);
+        Self { starts, patience, writes, reads, leader, lost, over, left_out, bytes: 0, unacknowledged: 0, planted }
     }
 
     /// Who leads, as far as this node knows, if anything is heard of it.
@@ -133,8 +135,9 @@ impl Origin {
     }
 
     /// That replica leads by this ballot. If that is news, it has got nothing yet.
-    pub(super) fn follow(&mut self, ballot: Ballot, leader: ReplicaId) {
-        if ballot > self.over && self.leader.is_none_or(|(known, _)| known < ballot) {
+    pub(super) fn follow(&mut self, ballot: Ballot, leader: ReplicaId, now: Instant) {
+        let is_left_out = self.left_out.is_some_and(|(by, until)| by == ballot && now < until);
+        if ballot > self.over && !is_left_out && self.leader.is_none_or(|(known, _)| known < ballot) {
             self.leader = Some((ballot, leader));
             self.resend();
         }
@@ -145,11 +148,18 @@ impl Origin {
         if !self.planted.is(Flaw::FollowsOpening) {
             self.over = self.over.max(ballot);
         }
-        self.left_out(ballot);
+        self.forget(ballot);
     }
 
-    /// The leader by this ballot has left out what it was sent. All of it is sent again when it is heard of again.
-    pub(super) fn left_out(&mut self, ballot: Ballot) {
+    /// The leader by this ballot has left out what it was sent, since it does not count this node. All of it is sent again when that
+    /// leader is heard of a while later.
+    pub(super) fn left_out(&mut self, ballot: Ballot, now: Instant) {
+        // A quarter of the patience: what is sent in vain is little, and what comes when it counts is in time.
+        self.left_out = Some((ballot, now + self.patience / 4));
+        self.forget(ballot);
+    }
+
+    fn forget(&mut self, ballot: Ballot) {
         if self.leader.is_some_and(|(known, _)| known == ballot) {
             self.leader = None;
         }

@@ -75,7 +75,7 @@ impl Group {
             self.origin.over(answers.ballot);
         }
         if answers.is_left_out {
-            self.origin.left_out(answers.ballot);
+            self.origin.left_out(answers.ballot, self.now);
         }
     }
 

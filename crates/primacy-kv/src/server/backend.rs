@@ -11,10 +11,10 @@ pub type Done = Box<dyn FnOnce(Answered)>;
 
 /// The groups of a node, as the clients' front sees them. All on one thread, and no call may block.
 pub trait Backend {
-    /// How many groups there are: none before [`Backend::poll_groups`] is ready, and then a number that never changes.
+    /// How many groups there are: none at first, while nothing is asked of a group, and then a number that never changes.
     fn groups(&self) -> u16;
 
-    /// Whether the groups are there. If not, the task is woken when they are. Until then nothing is asked of a group.
+    /// Whether the groups are there. If not, the task, which is one alone, is woken when they are.
     fn poll_groups(&self, context: &mut Context<'_>) -> Poll<()> {
         let _ = context;
         Poll::Ready(())

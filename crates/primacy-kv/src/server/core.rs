@@ -143,8 +143,8 @@ struct State {
     deadlines: BTreeSet<(Instant, u16)>,
     requests: HashMap<u64, (u16, Done)>,
     last_tag: u64,
-    /// Clients that wait for the groups.
-    early: Vec<Waker>,
+    /// The clients' front, while it waits for the groups.
+    front: Option<Waker>,
     disk: Option<Disk>,
     snapshots: Snapshots,
     memory: usize,
@@ -196,7 +196,7 @@ impl Core {
             deadlines: BTreeSet::new(),
             requests: HashMap::new(),
             last_tag: 0,
-            early: Vec::new(),
+            front: None,
             disk: None,
             snapshots: Snapshots::default(),
             memory: 0,
@@ -352,10 +352,10 @@ impl Core {
             }
             state.touch(number);
         }
-        let early = mem::take(&mut state.early);
+        let front = state.front.take();
         drop(state);
         self.is_ready.set(true);
-        early.into_iter().for_each(Waker::wake);
+        front.into_iter().for_each(Waker::wake);
         self.changed.notify_waiters();
         self.wake.notify_one();
     }

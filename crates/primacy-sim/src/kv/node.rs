@@ -2,7 +2,7 @@
 
 use primacy_core::log::ReplicaId;
 use primacy_core::{CandidateId, Instant};
-use primacy_kv::group::{Effect, Group, Message, Resignation, Settings, SnapshotEvery, Turn};
+use primacy_kv::group::{Answers, Effect, Group, Message, Resignation, Settings, SnapshotEvery, Turn};
 use primacy_kv::slot::Slot;
 use primacy_kv::snapshots::{self, LogLength, Snapshots, given};
 use primacy_kv::table::Table;
@@ -244,8 +244,8 @@ impl World {
         match effect {
             Effect::Send { to, message } => {
                 if let Some(to) = self.nodes.iter().position(|other| other.id == to) {
-                    if refuses(&message) {
-                        self.ledgers[usize::from(group)].refused.insert(to);
+                    if let Message::Answers(answers) = &message {
+                        self.looks_at_refusals(group, to, answers);
                     }
                     self.send(node, to, group, &message);
                 }
@@ -289,6 +289,17 @@ impl World {
             Effect::Broken(broken) => {
                 self.violate(Promise::Whole, || format!("n{node} group {group} is broken: {broken}"));
             }
+        }
+    }
+
+    /// A leader tells a node this.
+    fn looks_at_refusals(&mut self, group: u16, to: usize, answers: &Answers) {
+        if answers.is_left_out {
+            self.saw(Sometimes::LeftOut);
+        }
+        let mut failures = answers.writes.iter().filter_map(|(_, answer)| answer.as_ref().err());
+        if answers.is_left_out || failures.any(|failure| failure.is_certain()) {
+            self.ledgers[usize::from(group)].refused.insert(to);
         }
     }
 
@@ -446,10 +457,4 @@ impl World {
         let until = self.engine.now + span;
         self.nodes[node].stalled_until = self.nodes[node].stalled_until.max(until);
     }
-}
-
-/// Whether a leader says by it that a write is not done.
-fn refuses(message: &Message) -> bool {
-    matches!(message, Message::Answers(answers)
-        if answers.is_left_out || answers.writes.iter().any(|(_, answer)| answer.as_ref().is_err_and(|failure| failure.is_certain())))
 }

@@ -58,6 +58,7 @@ kinds! {
         RefusedFull = "a write was refused by a full disk",
         RefusedMemory = "a write was refused for want of memory",
         Overtaken = "a write was refused since later ones were done",
+        LeftOut = "a node was left out that its leader did not count",
         Transaction = "a transaction was done",
         Watched = "a watched transaction was done",
         Aborted = "a watched transaction was refused",

@@ -129,7 +129,7 @@ fn a_node_that_the_leader_did_not_count_is_served_once_it_does() {
     // While the next leader sends it a snapshot, it hears of that leader, which does not count it yet.
     let early = cluster.ask(4, add("n"));
     assert_eq!(cluster.act(2, |group| group.replace(None, Some(id(4)))), Ok(()));
-    cluster.pass(LEASE);
+    cluster.pass(LEASE * 3 / 2);
     assert!(cluster.nodes[&2].group.status().replicas.contains(&id(4)));
     assert_eq!(cluster.answers.get(&early), Some(&Ok(Reply::Integer(1))));
     assert_eq!(cluster.answer(4, add("n")), Ok(Reply::Integer(2)));
@@ -187,6 +187,25 @@ fn a_new_replica_is_sent_each_chunk_once() {
     sent += bulk.len();
     assert!(cluster.nodes[&4].group.may_stand() && cluster.resigned.is_empty());
     assert!(sent <= chunks + 3, "{chunks} chunks were sent in {sent} messages");
+}
+
+#[test]
+fn a_replica_gets_a_snapshot_of_which_a_chunk_was_gone() {
+    let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(3);
+    cluster.lead(1, 1);
+    for number in 0..40 {
+        assert_eq!(cluster.answer(1, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
+    }
+    cluster.snapshot(1);
+    cluster.blank(4);
+    assert_eq!(cluster.act(1, |group| group.replace(None, Some(id(4)))), Ok(()));
+    cluster.turn(1);
+    // What was to be sent is not there.
+    assert_eq!(cluster.run_but(|_, _, message| is_install(message)).len(), 1);
+    let now = cluster.now;
+    cluster.act(1, |group| group.chunk_gone(id(4), now));
+    cluster.run();
+    assert!(cluster.nodes[&4].group.may_stand());
 }
 
 #[test]

@@ -13,6 +13,12 @@ use crate::resp::{Protocol, Reply};
 pub(super) const NOT_IN_TRANSACTION: Reply =
     Reply::error("ERR this command cannot be part of a transaction: only what concerns the keys of one slot can");
 
+/// As in Redis, which clients know.
+pub(super) const LOADING: Reply = Reply::error(
+    "LOADING this node has not met all others yet for the first time, or still reads its disk, and nothing was done: send it again. Its \
+     log says what it waits for",
+);
+
 /// Answers a command about the connection.
 pub(super) fn answer(hub: &Rc<Hub>, line: &Rc<Line>, command: &ConnectionCommand) -> Reply {
     match command {

@@ -101,7 +101,12 @@ impl Hub {
         let now = self.statistics.seconds();
         let (stalled_max, greeting_max) =
             (self.settings.stalled_max.as_secs().max(1), self.settings.greeting_max.as_secs().max(1));
+        let is_loading = self.backend.groups() == 0;
         for line in self.lines() {
+            if is_loading {
+                // What has waited for long enough is refused.
+                line.wake();
+            }
             let why = match () {
                 () if line.stalled() > stalled_max => "cut off: it does not read its replies",
                 () if !line.is_known.get() && now - line.since > greeting_max => "cut off: it does not say who it is",

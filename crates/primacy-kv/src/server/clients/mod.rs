@@ -16,7 +16,7 @@ mod statistics;
 mod transaction;
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -115,6 +115,7 @@ impl Clients {
             accepting.spawn_local(accept(listener, tls.clone(), Rc::clone(&hub)));
         }
         accepting.spawn_local(sweep(Rc::clone(&hub)));
+        accepting.spawn_local(await_groups(Rc::clone(&hub)));
         stop.await;
         accepting.shutdown().await;
         hub.is_ending.set(true);
@@ -146,6 +147,12 @@ async fn sweep(hub: Rc<Hub>) {
         sleep(Duration::from_secs(1)).await;
         hub.sweep();
     }
+}
+
+/// Lets those go on who wait for the groups.
+async fn await_groups(hub: Rc<Hub>) {
+    poll_fn(|context| hub.backend.poll_groups(context)).await;
+    hub.lines().iter().for_each(|line| line.wake());
 }
 
 async fn accept(listener: TcpListener, tls: Option<ServerTls>, hub: Rc<Hub>) {

@@ -159,7 +159,7 @@ fn failure_reply(failure: Failure, group: u16, is_write: bool) -> Reply {
             "TRYAGAIN too many requests of this node are under way, and nothing was done: send it again, or fewer at once".into()
         }
         Failure::Overtaken => {
-            "TRYAGAIN it was refused, writes that this node sent behind it were done, and nothing was done by it: send it again".into()
+            "TRYAGAIN it was not done, and later writes of this node were: send it again".into()
         }
         Failure::TooLarge => {
             "ERR it is larger than a log entry can be, and nothing was done: send it in several parts".into()

@@ -22,6 +22,9 @@ use crate::request::{ClientRequest, Query};
 use crate::resp::{Protocol, Reply};
 use crate::slot::Slot;
 
+/// For how many seconds a command waits for the groups.
+const LOADING_MAX: u64 = 2;
+
 /// A command that has been read.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -63,13 +66,15 @@ pub(super) struct Session {
     pub(super) line: Rc<Line>,
     transaction: Option<Transaction>,
     watched: Watched,
+    /// Since when commands have waited for the groups, in seconds of the front.
+    waits_since: Option<u64>,
     /// Nothing more is read.
     pub(super) is_over: bool,
 }
 
 impl Session {
     pub(super) fn new(hub: Rc<Hub>, line: Rc<Line>) -> Self {
-        Self { hub, line, transaction: None, watched: Watched::default(), is_over: false }
+        Self { hub, line, transaction: None, watched: Watched::default(), waits_since: None, is_over: false }
     }
 
     /// Reads the arguments of a request.
@@ -154,8 +159,8 @@ impl Session {
 
     /// Begins a command, or gives it back if it has to wait. Then the task is woken when that may be over.
     pub(super) fn begin(&mut self, step: Step, context: &mut Context<'_>) -> Option<Step> {
-        if step.needs_groups() && self.hub.backend.poll_groups(context).is_pending() {
-            return Some(step);
+        if self.hub.backend.groups() == 0 && step.needs_groups() {
+            return self.wait_for_groups(step);
         }
         match step {
             Step::Reply(reply) => self.line.reply(reply),
@@ -178,6 +183,25 @@ impl Session {
                 self.line.end();
             }
         }
+        None
+    }
+
+    /// Gives the command back, or refuses it if commands of this connection have waited for long enough.
+    fn wait_for_groups(&mut self, step: Step) -> Option<Step> {
+        let now = self.hub.statistics.seconds();
+        if now - *self.waits_since.get_or_insert(now) <= LOADING_MAX {
+            return Some(step);
+        }
+        let refusal = match step {
+            Step::Alone(Alone::Watch(_)) => self.watched.fail(answers::LOADING),
+            Step::Alone(Alone::Execute) => {
+                self.set_transaction(None);
+                self.watched.take();
+                answers::LOADING
+            }
+            _ => answers::LOADING,
+        };
+        self.line.reply(refusal);
         None
     }
 

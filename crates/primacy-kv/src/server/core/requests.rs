@@ -21,7 +21,7 @@ impl Backend for Core {
         if self.is_ready.get() {
             return Poll::Ready(());
         }
-        self.state.borrow_mut().early.push(context.waker().clone());
+        self.state.borrow_mut().front = Some(context.waker().clone());
         Poll::Pending
     }
 

@@ -102,6 +102,8 @@ fn what_the_log_does_not_name_is_removed_and_a_link_is_not_followed() {
     let (place, folder) = folder();
     folder.write_whole(GROUP, &mut table(3)).expect("there is room");
     folder.write_whole(GROUP, &mut table(5)).expect("there is room");
+    drop(NewFile::create(&folder, GROUP, 11, "incoming").expect("there is room"));
+    assert!(!folder.file(GROUP, 11).with_extension("incoming").exists(), "one that is given up goes");
     fs::write(folder.file(GROUP, 9).with_extension("incoming"), "half of it").expect("there is room");
     folder.keep_only(|group, index| (group, index) == (GROUP, 5)).expect("they can be removed");
     assert_eq!(folder.list().expect("it is there"), ["0001-0000000000000005.snapshot"]);
