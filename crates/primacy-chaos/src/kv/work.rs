@@ -170,7 +170,7 @@ pub(super) fn outcome(request: &Request, reply: &Reply) -> Result<Answer, (Troub
         (Request::Increment(_), Reply::Error(text)) if text.contains("not an integer") => Ok(Answer::NoNumber),
         (Request::Delete, Reply::Number(count)) => Ok(Answer::Applied(*count > 0)),
         (_, Reply::Error(text)) => {
-            let is_certain = ["TRYAGAIN", "MISCONF", "OOM"].iter().any(|code| text.starts_with(code));
+            let is_certain = ["TRYAGAIN", "LOADING", "MISCONF", "OOM"].iter().any(|code| text.starts_with(code));
             Err((if is_certain { Trouble::Refused } else { Trouble::Unknown }, text.clone()))
         }
         (_, reply) => Err((Trouble::Unknown, format!("an unexpected reply: {reply:?}"))),
@@ -185,6 +185,7 @@ mod tests {
     fn what_was_not_done_and_what_may_have_been_are_told_apart() {
         let error = |text: &str| outcome(&Request::Increment(1), &Reply::Error(text.to_owned()));
         assert_eq!(error("TRYAGAIN nobody leads").map_err(|(trouble, _)| trouble), Err(Trouble::Refused));
+        assert_eq!(error("LOADING this node").map_err(|(trouble, _)| trouble), Err(Trouble::Refused));
         assert_eq!(error("UNKNOWN it may have been done").map_err(|(trouble, _)| trouble), Err(Trouble::Unknown));
         assert_eq!(error("ERR value is not an integer or out of range"), Ok(Answer::NoNumber));
         assert_eq!(outcome(&Request::Delete, &Reply::Number(0)), Ok(Answer::Applied(false)));

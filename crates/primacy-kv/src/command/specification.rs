@@ -233,7 +233,12 @@ impl Specification {
     pub fn information(&self) -> Reply {
         let word = |word: &'static str| Reply::Simple(Cow::Borrowed(word));
         let mut flags: Vec<Reply> = self.flags.iter().map(|flag| word(flag.name())).collect();
-        flags.extend([word("noscript"), word("loading"), word("stale")].into_iter().filter(|_| self.keys == NONE));
+        if self.keys == NONE {
+            flags.extend([word("noscript"), word("stale")]);
+        }
+        if self.keys == NONE && !self.has(Flag::Write) && !self.has(Flag::ReadOnly) {
+            flags.push(word("loading"));
+        }
         let subcommands = self.subcommands.iter().map(Self::information).collect();
         Reply::Array(vec![
             Reply::bulk(self.name),

@@ -36,6 +36,15 @@ impl Front {
     }
 
     pub(crate) fn with(groups: u16, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::over(groups, false, change)
+    }
+
+    /// Whose groups are not there yet.
+    pub(crate) fn loading() -> Self {
+        Self::over(16, true, |_| {})
+    }
+
+    fn over(groups: u16, is_loading: bool, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::new("127.0.0.1:0".parse().unwrap());
         change(&mut settings);
         let (orders, mut ordered) = unbounded_channel::<Order>();
@@ -45,6 +54,7 @@ impl Front {
             let clients = Clients::bind(settings).await.unwrap();
             tell.send(clients.addresses()[0]).unwrap();
             let (groups, statistics) = (Groups::new(groups, 1), clients.statistics());
+            groups.is_loading.set(is_loading);
             let running = Rc::clone(&groups);
             spawn_local(running.run());
             let obeying = Rc::clone(&groups);

@@ -55,6 +55,9 @@ pub(crate) struct Groups {
     pub(crate) time_of_day: Cell<i64>,
     numbers: RefCell<Numbers>,
     news: Notify,
+    /// They are not there yet.
+    pub(crate) is_loading: Cell<bool>,
+    front: RefCell<Option<Waker>>,
     /// The largest number of requests that have waited in one group.
     pub(crate) most: Cell<usize>,
     /// Whether reads and writes ever waited in one group at the same time.
@@ -79,6 +82,8 @@ impl Groups {
             time_of_day: Cell::new(1_700_000_000_000),
             numbers: RefCell::new(Numbers(seed)),
             news: Notify::new(),
+            is_loading: Cell::new(false),
+            front: RefCell::default(),
             most: Cell::new(0),
             has_mixed: Cell::new(false),
         })
@@ -98,6 +103,12 @@ impl Groups {
         let mut group = self.group(group);
         group.room = room;
         group.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// They are there from now on.
+    pub(crate) fn loaded(&self) {
+        self.is_loading.set(false);
+        self.front.take().into_iter().for_each(Waker::wake);
     }
 
     /// How many requests wait.
@@ -207,7 +218,15 @@ impl Groups {
 
 impl Backend for Groups {
     fn groups(&self) -> u16 {
-        u16::try_from(self.groups.len()).unwrap()
+        if self.is_loading.get() { 0 } else { u16::try_from(self.groups.len()).unwrap() }
+    }
+
+    fn poll_groups(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.is_loading.get() {
+            return Poll::Ready(());
+        }
+        self.front.replace(Some(context.waker().clone()));
+        Poll::Pending
     }
 
     fn group_of(&self, slot: Slot) -> u16 {

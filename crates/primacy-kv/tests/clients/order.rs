@@ -200,3 +200,33 @@ fn a_front_that_stops_finishes_what_is_under_way() {
     ending.join().unwrap();
     assert!(std::net::TcpStream::connect(address).is_err());
 }
+
+#[test]
+fn commands_wait_for_the_groups_and_keep_their_order() {
+    let front = Front::loading();
+    let mut client = front.connect();
+    client.send(&requests(&["ping", "set a 1", "ping", "get a", "dbsize"]));
+    assert_eq!(client.replies(1), ["PONG"]);
+    let mut other = front.connect();
+    assert!(other.say("info persistence").contains("loading:1"));
+    assert_eq!(front.on(|groups, statistics| (groups.waiting(), statistics.commands())), (0, 3), "the second waits");
+    front.on(|groups, _| groups.loaded());
+    assert_eq!(client.replies(4), ["OK", "PONG", "1", ":1"]);
+    assert!(other.say("info persistence").contains("loading:0"));
+}
+
+#[test]
+fn commands_that_have_waited_for_the_groups_in_vain_are_refused_and_guard_nothing() {
+    let front = Front::loading();
+    let mut client = front.connect();
+    let began = primacy::clock::now();
+    let said = client.say_all(&["watch a", "set a 1", "multi", "set a 2", "exec", "exec", "ping", "watch a"]);
+    assert!(primacy::clock::now().since(began).as_secs() >= 1, "they have waited");
+    let loading = |said: &str| said.starts_with("-LOADING ");
+    assert!(loading(&said[0]) && loading(&said[1]) && loading(&said[4]) && loading(&said[7]), "{said:?}");
+    assert_eq!([&said[2], &said[3], &said[5], &said[6]], ["OK", "QUEUED", "-ERR EXEC without MULTI", "PONG"]);
+    front.on(|groups, _| groups.loaded());
+    let said = client.say_all(&["multi", "set a 3", "exec", "get a"]);
+    assert!(said[2].starts_with("-EXECABORT"), "a WATCH before it has failed: {said:?}");
+    assert_eq!(said[3], "nil");
+}

@@ -3,6 +3,7 @@
 use primacy_core::log::ReplicaId;
 use primacy_core::{CandidateId, Instant};
 use primacy_kv::group::{Answers, Effect, Group, Message, Resignation, Settings, SnapshotEvery, Turn};
+use primacy_kv::request::Failure;
 use primacy_kv::slot::Slot;
 use primacy_kv::snapshots::{self, LogLength, Snapshots, given};
 use primacy_kv::table::Table;
@@ -298,7 +299,7 @@ impl World {
             self.saw(Sometimes::LeftOut);
         }
         let mut failures = answers.writes.iter().filter_map(|(_, answer)| answer.as_ref().err());
-        if answers.is_left_out || failures.any(|failure| failure.is_certain()) {
+        if answers.is_left_out || failures.any(|failure| failure.is_certain() && *failure != Failure::Overtaken) {
             self.ledgers[usize::from(group)].refused.insert(to);
         }
     }

@@ -15,8 +15,7 @@ pub(super) const NOT_IN_TRANSACTION: Reply =
 
 /// As in Redis, which clients know.
 pub(super) const LOADING: Reply = Reply::error(
-    "LOADING this node has not met all others yet for the first time, or still reads its disk, and nothing was done: send it again. Its \
-     log says what it waits for",
+    "LOADING this node has not met all others yet for the first time, or still reads its disk, and nothing was done: send it again",
 );
 
 /// Answers a command about the connection.

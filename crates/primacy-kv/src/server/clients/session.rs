@@ -66,7 +66,7 @@ pub(super) struct Session {
     pub(super) line: Rc<Line>,
     transaction: Option<Transaction>,
     watched: Watched,
-    /// Since when commands have waited for the groups, in seconds of the front.
+    /// Since when a command has waited for the groups, in seconds of the front.
     waits_since: Option<u64>,
     /// Nothing more is read.
     pub(super) is_over: bool,
@@ -186,10 +186,15 @@ impl Session {
         None
     }
 
-    /// Gives the command back, or refuses it if commands of this connection have waited for long enough.
+    /// Gives the command back, or refuses it if it has waited for long enough, or one just before it.
     fn wait_for_groups(&mut self, step: Step) -> Option<Step> {
         let now = self.hub.statistics.seconds();
-        if now - *self.waits_since.get_or_insert(now) <= LOADING_MAX {
+        let waited = now - *self.waits_since.get_or_insert(now);
+        if waited > LOADING_MAX + 1 {
+            // It was another command that has waited. Those of one pipeline do not wait one after the other.
+            self.waits_since = Some(now);
+        }
+        if waited != LOADING_MAX + 1 {
             return Some(step);
         }
         let refusal = match step {
