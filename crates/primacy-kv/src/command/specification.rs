@@ -235,9 +235,9 @@ impl Specification {
         let mut flags: Vec<Reply> = self.flags.iter().map(|flag| word(flag.name())).collect();
         if self.keys == NONE {
             flags.extend([word("noscript"), word("stale")]);
-        }
-        if self.keys == NONE && !self.has(Flag::Write) && !self.has(Flag::ReadOnly) {
-            flags.push(word("loading"));
+            if !self.has(Flag::Write) && !self.has(Flag::ReadOnly) {
+                flags.push(word("loading"));
+            }
         }
         let subcommands = self.subcommands.iter().map(Self::information).collect();
         Reply::Array(vec![

@@ -252,6 +252,21 @@ impl Cluster {
         self.answers.get(&tag).cloned().expect("is answered")
     }
 
+    /// Writes some 40 keys, through the leader.
+    fn fill(&mut self, leader: u128) {
+        for number in 0..40 {
+            let written = self.answer(leader, set(&alloc::format!("k{number}"), "some value of some length"));
+            assert_eq!(written, Ok(Reply::OK));
+        }
+    }
+
+    /// A new node starts, and node 1, which leads, begins to take it in.
+    fn begin_adding(&mut self, new: u128) {
+        self.blank(new);
+        assert_eq!(self.act(1, |group| group.replace(None, Some(id(new)))), Ok(()));
+        self.turn(1);
+    }
+
     fn snapshot(&mut self, own: u128) {
         let node = self.nodes.get_mut(&own).expect("is there");
         let index = node.group.begin_snapshot().expect("there is something");

@@ -14,12 +14,6 @@ pub trait Backend {
     /// How many groups there are: none at first, while nothing is asked of a group, and then a number that never changes.
     fn groups(&self) -> u16;
 
-    /// Whether the groups are there. If not, the task, which is one alone, is woken when they are.
-    fn poll_groups(&self, context: &mut Context<'_>) -> Poll<()> {
-        let _ = context;
-        Poll::Ready(())
-    }
-
     /// The group of a slot, less than [`Backend::groups`]. It never changes. Each group has slots that follow each other.
     fn group_of(&self, slot: Slot) -> u16;
 

@@ -143,8 +143,6 @@ struct State {
     deadlines: BTreeSet<(Instant, u16)>,
     requests: HashMap<u64, (u16, Done)>,
     last_tag: u64,
-    /// The clients' front, while it waits for the groups.
-    front: Option<Waker>,
     disk: Option<Disk>,
     snapshots: Snapshots,
     memory: usize,
@@ -170,7 +168,6 @@ pub(super) struct Core {
     /// The turn after this moment is followed by a review.
     review_from: Cell<Option<Instant>>,
     review: Notify,
-    is_ready: Cell<bool>,
     failure: RefCell<Option<NodeError>>,
     failed: Notify,
 }
@@ -196,7 +193,6 @@ impl Core {
             deadlines: BTreeSet::new(),
             requests: HashMap::new(),
             last_tag: 0,
-            front: None,
             disk: None,
             snapshots: Snapshots::default(),
             memory: 0,
@@ -217,7 +213,6 @@ impl Core {
             changed: Notify::new(),
             review_from: Cell::new(None),
             review: Notify::new(),
-            is_ready: Cell::new(false),
             failure: RefCell::new(None),
             failed: Notify::new(),
         })
@@ -352,10 +347,7 @@ impl Core {
             }
             state.touch(number);
         }
-        let front = state.front.take();
         drop(state);
-        self.is_ready.set(true);
-        front.into_iter().for_each(Waker::wake);
         self.changed.notify_waiters();
         self.wake.notify_one();
     }

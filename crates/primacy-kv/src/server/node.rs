@@ -24,7 +24,7 @@ use super::disk;
 use super::founding::Founder;
 use super::grants::{self, Candidacy, Events};
 use super::identity::Identity;
-use super::links::{self, Wires};
+use super::links::{self, Nodes as _, Wires};
 pub use super::port::{Event, NodeError, NodeSettings};
 use super::snapshots::SnapshotWriter;
 use crate::group::{self, SnapshotEvery};
@@ -109,7 +109,11 @@ async fn run_with(
     let opening = open(Rc::clone(&core), Rc::clone(&events), of_groups, folder.clone());
     let (end, ends) = oneshot::channel::<()>();
     let backend: Rc<dyn Backend> = Rc::clone(&core) as _;
-    let serving = clients.serve(backend, async move { _ = ends.await });
+    let loaded = {
+        let core = Rc::clone(&core);
+        async move { core.ready().await }
+    };
+    let serving = clients.serve(backend, loaded, async move { _ = ends.await });
     tokio::pin!(serving);
     // Clients are answered what needs no group, and wait with the rest.
     tokio::select! {

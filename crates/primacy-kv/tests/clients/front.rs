@@ -63,7 +63,8 @@ impl Front {
                     order(&obeying, &statistics);
                 }
             });
-            clients.serve(groups, async { drop(stopped.await) }).await;
+            let loaded = Rc::clone(&groups).ready();
+            clients.serve(groups, loaded, async { drop(stopped.await) }).await;
         };
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();

@@ -57,7 +57,7 @@ pub(crate) struct Groups {
     news: Notify,
     /// They are not there yet.
     pub(crate) is_loading: Cell<bool>,
-    front: RefCell<Option<Waker>>,
+    are_loaded: Notify,
     /// The largest number of requests that have waited in one group.
     pub(crate) most: Cell<usize>,
     /// Whether reads and writes ever waited in one group at the same time.
@@ -83,7 +83,7 @@ impl Groups {
             numbers: RefCell::new(Numbers(seed)),
             news: Notify::new(),
             is_loading: Cell::new(false),
-            front: RefCell::default(),
+            are_loaded: Notify::new(),
             most: Cell::new(0),
             has_mixed: Cell::new(false),
         })
@@ -108,7 +108,14 @@ impl Groups {
     /// They are there from now on.
     pub(crate) fn loaded(&self) {
         self.is_loading.set(false);
-        self.front.take().into_iter().for_each(Waker::wake);
+        self.are_loaded.notify_one();
+    }
+
+    /// Waits until they are there.
+    pub(crate) async fn ready(self: Rc<Self>) {
+        while self.is_loading.get() {
+            self.are_loaded.notified().await;
+        }
     }
 
     /// How many requests wait.
@@ -219,14 +226,6 @@ impl Groups {
 impl Backend for Groups {
     fn groups(&self) -> u16 {
         if self.is_loading.get() { 0 } else { u16::try_from(self.groups.len()).unwrap() }
-    }
-
-    fn poll_groups(&self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.is_loading.get() {
-            return Poll::Ready(());
-        }
-        self.front.replace(Some(context.waker().clone()));
-        Poll::Pending
     }
 
     fn group_of(&self, slot: Slot) -> u16 {

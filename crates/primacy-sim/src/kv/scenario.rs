@@ -43,6 +43,13 @@ pub enum Planted {
 
 pub(super) const MILLI: u64 = 1_000_000;
 
+/// Faults that came later, and by which part of the seed each is drawn, so that the worlds without it stay as they were.
+const DRAWN_APART: [(Fault, u64); 3] = [
+    (Fault::LeaderOutlasted, 0x6f75_746c_6173_7465),
+    (Fault::FlushFails, 0x666c_7573_6866_6169),
+    (Fault::RefusalUnheard, 0x756e_6865_6172_6421),
+];
+
 /// A world before its first moment.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
@@ -141,18 +148,12 @@ impl Scenario {
         let share = *rng.pick(&[200_000, 400_000, 700_000]);
         for fault in Fault::ALL {
             let is_wild = matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
-            let may = (!is_wild || kind == Kind::Wild)
-                && !matches!(fault, Fault::LeaderOutlasted | Fault::FlushFails | Fault::RefusalUnheard);
+            let may = (!is_wild || kind == Kind::Wild) && !DRAWN_APART.iter().any(|(apart, _)| apart == fault);
             if may && rng.chance(if is_wild { 700_000 } else { share }) {
                 scenario.faults.push(*fault);
             }
         }
-        // Drawn apart, since they came later.
-        for (fault, mask) in [
-            (Fault::LeaderOutlasted, 0x6f75_746c_6173_7465),
-            (Fault::FlushFails, 0x666c_7573_6866_6169),
-            (Fault::RefusalUnheard, 0x756e_6865_6172_6421),
-        ] {
+        for (fault, mask) in DRAWN_APART {
             if Rng::new(seed ^ mask).chance(300_000) {
                 scenario.faults.push(fault);
             }

@@ -122,9 +122,7 @@ fn a_node_that_the_leader_did_not_count_is_served_once_it_does() {
     assert!(cluster.nodes[&4].group.may_stand(), "it takes itself for a member");
     cluster.away = [1].into();
     cluster.lead(2, 2);
-    for number in 0..40 {
-        assert_eq!(cluster.answer(2, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
-    }
+    cluster.fill(2);
     cluster.snapshot(2);
     // While the next leader sends it a snapshot, it hears of that leader, which does not count it yet.
     let early = cluster.ask(4, add("n"));
@@ -165,14 +163,10 @@ fn a_leader_that_waits_for_a_silent_source_does_not_keep_its_lease() {
 fn a_new_replica_is_sent_each_chunk_once() {
     let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(3);
     cluster.lead(1, 1);
-    for number in 0..40 {
-        assert_eq!(cluster.answer(1, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
-    }
+    cluster.fill(1);
     cluster.snapshot(1);
     let chunks = cluster.nodes[&1].disk.snapshots.last_key_value().map_or(0, |(_, chunks)| chunks.len());
-    cluster.blank(4);
-    assert_eq!(cluster.act(1, |group| group.replace(None, Some(id(4)))), Ok(()));
-    cluster.turn(1);
+    cluster.begin_adding(4);
     let (mut sent, mut bulk) = (0, VecDeque::new());
     while !cluster.nodes[&4].group.may_stand() {
         bulk.extend(cluster.run_but(|_, _, message| is_install(message)));
@@ -193,13 +187,9 @@ fn a_new_replica_is_sent_each_chunk_once() {
 fn a_replica_gets_a_snapshot_of_which_a_chunk_was_gone() {
     let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(3);
     cluster.lead(1, 1);
-    for number in 0..40 {
-        assert_eq!(cluster.answer(1, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
-    }
+    cluster.fill(1);
     cluster.snapshot(1);
-    cluster.blank(4);
-    assert_eq!(cluster.act(1, |group| group.replace(None, Some(id(4)))), Ok(()));
-    cluster.turn(1);
+    cluster.begin_adding(4);
     // What was to be sent is not there.
     assert_eq!(cluster.run_but(|_, _, message| is_install(message)).len(), 1);
     let now = cluster.now;
@@ -282,9 +272,7 @@ fn a_leader_that_fetches_a_snapshot_does_not_begin_anew_when_another_node_goes()
     let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(3);
     cluster.away = [1].into();
     cluster.lead(2, 1);
-    for number in 0..40 {
-        assert_eq!(cluster.answer(2, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
-    }
+    cluster.fill(2);
     cluster.snapshot(2);
     cluster.snapshot(3);
     cluster.away.clear();

@@ -26,9 +26,7 @@ fn log_bytes(cluster: &Cluster) -> usize {
 
 /// The fourth node is taken in, and the first chunk for it is under way.
 fn taking_in(cluster: &mut Cluster) -> VecDeque<(u128, u128, Message)> {
-    cluster.blank(4);
-    assert_eq!(cluster.act(1, |group| group.replace(None, Some(id(4)))), Ok(()));
-    cluster.turn(1);
+    cluster.begin_adding(4);
     cluster.run_but(|_, _, message| is_install(message))
 }
 
@@ -48,13 +46,9 @@ fn write_until(cluster: &mut Cluster, bytes: usize) -> VecDeque<(u128, u128, Mes
 fn a_new_replica_comes_in_although_the_log_goes_on() {
     let mut cluster = Cluster { snapshot_every: Some(1_000), ..Cluster::default() }.with(3);
     cluster.lead(1, 1);
-    for number in 0..40 {
-        assert_eq!(cluster.answer(1, set(&alloc::format!("k{number}"), "some value of some length")), Ok(Reply::OK));
-    }
+    cluster.fill(1);
     cluster.snapshot(1);
-    cluster.blank(4);
-    assert_eq!(cluster.act(1, |group| group.replace(None, Some(id(4)))), Ok(()));
-    cluster.turn(1);
+    cluster.begin_adding(4);
     let mut bulk = VecDeque::new();
     for chunk in 1..2_000 {
         bulk.extend(cluster.run_but(|_, _, message| is_install(message)));

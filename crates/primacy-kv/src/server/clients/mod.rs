@@ -16,7 +16,7 @@ mod statistics;
 mod transaction;
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -104,9 +104,14 @@ impl Clients {
         Rc::clone(&self.statistics)
     }
 
-    /// Serves clients until `stop` is ready, and then finishes what is under way, within seconds. It has to be called on a
-    /// `LocalRuntime`. If it is dropped, all connections end at once.
-    pub async fn serve(self, backend: Rc<dyn Backend>, stop: impl Future<Output = ()>) {
+    /// Serves clients until `stop` is ready, and then finishes what is under way, within seconds. `loaded` is ready when the groups are
+    /// there. It has to be called on a `LocalRuntime`. If it is dropped, all connections end at once.
+    pub async fn serve(
+        self,
+        backend: Rc<dyn Backend>,
+        loaded: impl Future<Output = ()> + 'static,
+        stop: impl Future<Output = ()>,
+    ) {
         let Self { settings, listeners, addresses, tls, statistics } = self;
         let hub = Rc::new(Hub::new(backend, settings, statistics, addresses));
         let _guard = EndAll(Rc::clone(&hub));
@@ -115,7 +120,7 @@ impl Clients {
             accepting.spawn_local(accept(listener, tls.clone(), Rc::clone(&hub)));
         }
         accepting.spawn_local(sweep(Rc::clone(&hub)));
-        accepting.spawn_local(await_groups(Rc::clone(&hub)));
+        accepting.spawn_local(go_on(Rc::clone(&hub), loaded));
         stop.await;
         accepting.shutdown().await;
         hub.is_ending.set(true);
@@ -149,9 +154,9 @@ async fn sweep(hub: Rc<Hub>) {
     }
 }
 
-/// Lets those go on who wait for the groups.
-async fn await_groups(hub: Rc<Hub>) {
-    poll_fn(|context| hub.backend.poll_groups(context)).await;
+/// Lets those go on who wait for the groups, when they are there.
+async fn go_on(hub: Rc<Hub>, loaded: impl Future<Output = ()>) {
+    loaded.await;
     hub.lines().iter().for_each(|line| line.wake());
 }
 

@@ -190,11 +190,12 @@ impl Session {
     fn wait_for_groups(&mut self, step: Step) -> Option<Step> {
         let now = self.hub.statistics.seconds();
         let waited = now - *self.waits_since.get_or_insert(now);
-        if waited > LOADING_MAX + 1 {
-            // It was another command that has waited. Those of one pipeline do not wait one after the other.
-            self.waits_since = Some(now);
+        if waited <= LOADING_MAX {
+            return Some(step);
         }
-        if waited != LOADING_MAX + 1 {
+        // Those of one pipeline do not wait one after the other. After that it was another command that has waited.
+        if waited > LOADING_MAX + 1 {
+            self.waits_since = Some(now);
             return Some(step);
         }
         let refusal = match step {

@@ -124,7 +124,7 @@ impl Nodes for Core {
     }
 
     async fn ready(&self) {
-        while !self.is_ready.get() {
+        while self.groups_count() == 0 {
             self.changed.notified().await;
         }
     }

@@ -17,14 +17,6 @@ impl Backend for Core {
         self.groups_count()
     }
 
-    fn poll_groups(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_ready.get() {
-            return Poll::Ready(());
-        }
-        self.state.borrow_mut().front = Some(context.waker().clone());
-        Poll::Pending
-    }
-
     fn group_of(&self, slot: Slot) -> u16 {
         slot.group(self.groups())
     }
